@@ -1,0 +1,62 @@
+# The one front door. `make setup` once, then `make check` before every commit.
+.DEFAULT_GOAL := help
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= python3
+JOBS ?= 2
+# Benchmarks and fault tests run on a PostgreSQL cluster of their own, made and removed by tests/cluster.py.
+
+.PHONY: help setup lock check fix dev lint types imports test requirements mutants check-databases decay bare clean
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | column -t -s '	'
+
+setup: ## install what development needs, at locked versions with hashes
+	@command -v uv >/dev/null || $(PYTHON) -m pip install --quiet uv
+	test -x $(BIN)/python || uv venv --quiet --python $(PYTHON) $(VENV)
+	uv pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock
+	uv pip install --quiet --python $(BIN)/python --no-deps -e .
+
+lock: ## resolve the dependencies anew
+	uv pip compile --quiet pyproject.toml --group dev --generate-hashes --universal --python-version 3.11 --no-header -o requirements.lock
+
+check: lint imports types test ## all that must hold before a commit
+
+lint: ## format, lint, spelling
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/codespell src tests benchmarks docs *.md
+
+imports: ## rooms import downward only
+	$(BIN)/lint-imports --no-timing | tail -n 4
+
+types: ## mypy, strict
+	$(BIN)/mypy --no-error-summary
+
+test: ## every test, on a real PostgreSQL
+	$(BIN)/pytest -n $(JOBS)
+
+fix: ## format and mend what can be mended
+	$(BIN)/ruff check --fix --quiet .
+	$(BIN)/ruff format --quiet .
+
+dev: ## rerun the tests that failed last, stop at the first
+	$(BIN)/pytest --last-failed --exitfirst
+
+requirements: ## run the tests that show a numbered requirement, a line per number
+	$(BIN)/pytest -n $(JOBS) -q --requirements
+
+mutants: ## seed each fault of tests/faults.py and name the test that catches it
+	$(BIN)/python -m tests.mutants
+
+check-databases: ## all tests on PostgreSQL 15, on 18, and through PgBouncer
+	$(BIN)/python -m tests.databases
+
+bare: ## bare rates against the frozen statements, ABAB, as JSON
+	$(BIN)/python -m benchmarks.bare --write docs/benchmarks/bare.json
+
+decay: ## enqueue, claim, settle under old snapshots and large tables, as JSON
+	$(BIN)/python -m benchmarks.decay --write docs/benchmarks/decay.json
+
+clean: ## remove what was built
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

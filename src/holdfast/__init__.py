@@ -1,0 +1,1 @@
+"""Holdfast: background work that is kept, fenced and operable, in your own PostgreSQL."""

@@ -1,0 +1,24 @@
+"""Settings, read once from the environment: `HOLDFAST_…`, else the database URL that others use."""
+
+from pydantic import AliasChoices, Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """Where the database is, and the limits on what it is given."""
+
+    model_config = SettingsConfigDict(env_prefix="HOLDFAST_", frozen=True)
+
+    database_url: str = Field(
+        default="",
+        validation_alias=AliasChoices("HOLDFAST_DATABASE_URL", "DATABASE_URL"),
+        description="Where the tasks live; empty means libpq's own variables.",
+    )
+    schema_name: str = Field(
+        default="holdfast",
+        validation_alias="HOLDFAST_SCHEMA",
+        pattern=r"^[a-z_][a-z0-9_]{0,47}$",
+        description="The schema that holds every table of Holdfast.",
+    )
+    payload_bytes_max: int = Field(default=256_000, gt=0)
+    result_bytes_max: int = Field(default=64_000, gt=0)

@@ -1,0 +1,136 @@
+"""(claim, outcome) → verdict: the only place that says what an outcome does to a task."""
+
+import random
+from dataclasses import dataclass, field
+
+from holdfast.core.backoff import Backoff
+from holdfast.core.failure import RULES, DeadReason, Failure, FailureClass, Spends
+from holdfast.core.outcome import (
+    Cancel,
+    Complete,
+    Fail,
+    Failed,
+    Outcome,
+    Released,
+    Retry,
+    Snooze,
+    WorkerLost,
+)
+from holdfast.core.state import Move
+from holdfast.core.task import Claim
+
+MAX_ATTEMPTS_DEFAULT = 3
+CRASHES_MAX = 3
+RATE_LIMITS_FREE = 20
+EXPIRED = "expired"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the kind, the queue and the settings say where the task itself says nothing."""
+
+    max_attempts: int = MAX_ATTEMPTS_DEFAULT
+    backoff: Backoff = Backoff()
+    jitter: random.Random = field(default_factory=random.Random, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a verdict adds to the counters of its task."""
+
+    attempts: int = 0
+    failures: int = 0
+    crashes: int = 0
+    polls: int = 0
+    rate_limits: int = 0
+
+
+_NOTHING = Spent()
+_ATTEMPT = Spent(attempts=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to write for one claim; `after_seconds` is set where the task goes back to the queue."""
+
+    move: Move
+    spent: Spent = _NOTHING
+    after_seconds: float | None = None
+    result: str | None = None
+    reason: str | None = None
+    progress: float | None = None
+    failure: Failure | None = None
+    dead_reason: DeadReason | None = None
+
+
+def decide(claim: Claim, outcome: Outcome, policy: Policy) -> Verdict:
+    """What an outcome does to the task that a worker holds."""
+    match outcome:
+        case Complete(result):
+            return Verdict(Move.COMPLETE, _ATTEMPT, result=result)
+        case Snooze(after, progress):
+            return Verdict(Move.SNOOZE, Spent(polls=1), after_seconds=after, progress=progress)
+        case Cancel(reason):
+            return Verdict(Move.CANCEL, _ATTEMPT, reason=reason)
+        case Released(why):
+            return Verdict(Move.RELEASE, after_seconds=0.0, reason=why)
+        case WorkerLost(alone):
+            return _lost(claim, alone=alone)
+        case Retry(reason, after):
+            return _failed(claim, Failure.of(FailureClass.TRANSIENT, reason), after, policy)
+        case Fail(code, reason):
+            failure = Failure.of(FailureClass.PERMANENT, reason, code=code)
+            return _failed(claim, failure, None, policy)
+        case Failed(failure, after):
+            return _failed(claim, failure, after, policy)
+
+
+def expire(claim: Claim) -> Verdict:
+    """A claim that came too late to start: the task is cancelled, and no attempt is spent."""
+    assert claim.expired, f"task {claim.id} has not expired"
+    return Verdict(Move.CANCEL, reason=EXPIRED)
+
+
+def _failed(claim: Claim, failure: Failure, after: float | None, policy: Policy) -> Verdict:
+    rule = RULES[failure.failure_class]
+    free = rule.spends is Spends.RATE_LIMITS and claim.rate_limits < RATE_LIMITS_FREE
+    if free:
+        wait = _wait(claim.rate_limits, after, policy)
+        return Verdict(
+            Move.RETRY, Spent(attempts=1, rate_limits=1), after_seconds=wait, failure=failure
+        )
+    spent = Spent(
+        attempts=1,
+        failures=int(rule.spends in (Spends.FAILURES, Spends.RATE_LIMITS)),
+        crashes=int(rule.spends is Spends.CRASHES),
+    )
+    if not rule.retried:
+        return Verdict(Move.FAIL, spent, failure=failure, dead_reason=DeadReason.NON_RETRYABLE)
+    if claim.failures + 1 >= (claim.max_attempts or policy.max_attempts):
+        return Verdict(Move.FAIL, spent, failure=failure, dead_reason=rule.dead_reason)
+    wait = _wait(claim.failures, after, policy)
+    return Verdict(Move.RETRY, spent, after_seconds=wait, failure=failure)
+
+
+def _wait(failures: int, after: float | None, policy: Policy) -> float:
+    if after is not None:
+        return max(after, 0.0)
+    return policy.backoff.seconds(failures, policy.jitter)
+
+
+def _lost(claim: Claim, *, alone: bool) -> Verdict:
+    crashes = claim.crashes + int(alone)
+    if crashes >= CRASHES_MAX:
+        message = f"its process died {crashes} times while it ran alone"
+        return Verdict(
+            Move.FAIL,
+            Spent(attempts=1, crashes=1),
+            failure=Failure.of(FailureClass.POISON, message),
+            dead_reason=DeadReason.NON_RETRYABLE,
+        )
+    return Verdict(
+        Move.RECLAIM,
+        Spent(attempts=int(alone), crashes=int(alone)),
+        after_seconds=0.0,
+        failure=Failure.of(FailureClass.WORKER_LOST, "its process died under it"),
+    )

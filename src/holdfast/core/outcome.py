@@ -1,0 +1,79 @@
+"""What a handler, or the runtime in its place, says about one claim; values, never exceptions."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from holdfast.core.failure import Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """It is done; `result` is the JSON text that is kept with it."""
+
+    result: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snooze:
+    """Not done yet, and nothing went wrong: look again later. Spends no attempt."""
+
+    after_seconds: float
+    progress: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """It failed in a way that may pass; `after_seconds` overrides the backoff."""
+
+    reason: str
+    after_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """It failed for good, under a code of requirement T6 or one of the user's own."""
+
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """It is no longer wanted."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An exception, a timeout or a hint to wait, already classified."""
+
+    failure: Failure
+    after_seconds: float | None = None
+
+
+class Release(StrEnum):
+    """Why a claim was given back without having been spent."""
+
+    DRAINED = "drained"
+    COLLATERAL = "collateral"
+    NOT_STARTED = "not_started"
+    UNKNOWN_CLAIM = "unknown_claim"
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The claim goes back as if it had never been made."""
+
+    why: Release
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLost:
+    """The process died under it; only a death while alone accuses the task."""
+
+    alone: bool
+
+
+Outcome: TypeAlias = Complete | Snooze | Retry | Fail | Cancel | Failed | Released | WorkerLost

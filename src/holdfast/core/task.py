@@ -1,0 +1,143 @@
+"""A task as it is asked for, as a worker holds it, and as people see it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+from holdfast.core.failure import DeadReason, FailureClass
+from holdfast.core.state import State
+
+PRIORITIES = (0, 1, 2, 3)
+PRIORITY_DEFAULT = 2
+QUEUE_DEFAULT = "default"
+KEY_WINDOW_SECONDS = 24 * 60 * 60
+
+
+class Unique(StrEnum):
+    """What a second enqueue of the same key means."""
+
+    KEY = "key"
+    QUEUED = "queued"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True, slots=True)
+class NewTask:
+    """One task to enqueue; `payload` is JSON text, so that it is encoded exactly once."""
+
+    kind: str
+    payload: str = "{}"
+    id: str | None = None
+    queue: str = QUEUE_DEFAULT
+    priority: int = PRIORITY_DEFAULT
+    version: int = 1
+    run_at: datetime | None = None
+    expires_at: datetime | None = None
+    subject: str | None = None
+    trace_id: str | None = None
+    key: str | None = None
+    unique: Unique = Unique.KEY
+    bucket: str | None = None
+    max_attempts: int | None = None
+    timeout_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """The answer to an enqueue: the task, and whether this call made it."""
+
+    id: str
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """How often a task was tried, failed, crashed its process, was polled, was told to wait."""
+
+    attempts: int = 0
+    failures: int = 0
+    crashes: int = 0
+    polls: int = 0
+    rate_limits: int = 0
+
+
+class Claim(NamedTuple):
+    """A task in a worker's hands, valid under its fence until the worker's lease ends.
+
+    A tuple in the order of the claim's columns, because one is made for every task that runs.
+    """
+
+    id: str
+    fence: int
+    kind: str
+    queue: str
+    priority: int
+    payload: str
+    version: int
+    run_at: datetime
+    enqueued_at: datetime
+    expires_at: datetime | None
+    subject: str | None
+    trace_id: str | None
+    key: str | None
+    bucket: str | None
+    max_attempts: int | None
+    timeout_seconds: float | None
+    attempts: int
+    failures: int
+    crashes: int
+    polls: int
+    rate_limits: int
+    claimed_at: datetime
+    worker: str
+
+    @property
+    def expired(self) -> bool:
+        """It was claimed after the moment by which it had to start."""
+        return self.expires_at is not None and self.expires_at <= self.claimed_at
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorMark:
+    """The last failure of a task, marked in its own row."""
+
+    failure_class: FailureClass
+    code: str
+    message: str
+    stack: str | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """A task as people see it, from whichever table it stands in."""
+
+    id: str
+    kind: str
+    queue: str
+    state: State
+    priority: int
+    payload: str | None
+    result: str | None
+    subject: str | None
+    trace_id: str | None
+    key: str | None
+    counters: Counters
+    max_attempts: int | None
+    fence: int | None
+    worker: str | None
+    bucket: str | None
+    enqueued_at: datetime
+    next_attempt_at: datetime | None
+    last_attempt_at: datetime | None
+    finished_at: datetime | None
+    execution_seconds: float | None
+    dead_reason: DeadReason | None
+    mark_reason: str | None
+    error: ErrorMark | None
+
+    @property
+    def is_failed(self) -> bool:
+        """It ended in failure and waits for an operator."""
+        return self.state is State.FAILED

@@ -1,0 +1,1 @@
+"""The only room that writes tasks: statements in `tasks.sql`, and the connections they run on."""

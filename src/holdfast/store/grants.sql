@@ -1,0 +1,31 @@
+-- name: grants
+-- Least-privilege roles. Enqueuing goes through functions that run with their owner's rights, so an
+-- enqueuer can make tasks and do nothing else; nobody but the owner changes the schema.
+do $$
+begin
+    if not exists (select from pg_roles where rolname = 'holdfast_enqueuer') then
+        create role holdfast_enqueuer nologin;
+    end if;
+    if not exists (select from pg_roles where rolname = 'holdfast_worker') then
+        create role holdfast_worker nologin;
+    end if;
+    if not exists (select from pg_roles where rolname = 'holdfast_api') then
+        create role holdfast_api nologin;
+    end if;
+end
+$$;
+revoke all on all functions in schema holdfast from public;
+grant usage on schema holdfast to holdfast_enqueuer, holdfast_worker, holdfast_api;
+grant execute on function holdfast.enqueue, holdfast.enqueue_many, holdfast.uuid7
+    to holdfast_enqueuer, holdfast_worker, holdfast_api;
+grant select on all tables in schema holdfast to holdfast_worker, holdfast_api;
+grant insert, update, delete on holdfast.tasks, holdfast.ready, holdfast.waiting, holdfast.running,
+    holdfast.buckets, holdfast.queues, holdfast.workers, holdfast.task_keys, holdfast.settled_deltas,
+    holdfast.settled_minutes
+    to holdfast_worker;
+grant insert on holdfast.task_history, holdfast.task_attempts to holdfast_worker;
+grant usage on sequence holdfast.fence to holdfast_worker;
+grant insert, update, delete on holdfast.tasks, holdfast.ready, holdfast.waiting, holdfast.buckets,
+    holdfast.queues
+    to holdfast_api;
+grant update on holdfast.running to holdfast_api;

@@ -1,0 +1,177 @@
+"""Brings the schema up to this package's version and back: numbered plain SQL, up and down.
+
+Run as `python -m holdfast.store.migrate up|down|plan|grants`; the database is the one of Settings.
+"""
+
+import argparse
+import hashlib
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import LiteralString
+
+import psycopg
+from psycopg import Connection, sql
+from psycopg.rows import TupleRow
+
+from holdfast.config import Settings
+from holdfast.core.errors import SchemaError
+from holdfast.store.partitions import ensure_partitions
+from holdfast.store.sql import in_schema, load
+
+_FILE = re.compile(r"^(\d{4})_(\w+)\.up\.sql$")
+# Two runners wait for each other for the length of one transaction, not for a session.
+_LOCK = "select pg_advisory_xact_lock(hashtextextended('holdfast.migrate', 0))"
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One numbered change of the schema, with the way back."""
+
+    number: int
+    name: str
+    up: LiteralString
+    down: LiteralString
+
+    @property
+    def checksum(self) -> str:
+        """Tells whether the file is still the one that was applied."""
+        return hashlib.sha256(self.up.encode()).hexdigest()
+
+
+def migrations(schema: str) -> list[Migration]:
+    """Every migration of this package, in order."""
+    folder = files("holdfast.store") / "migrations"
+    found = []
+    for entry in folder.iterdir():
+        match = _FILE.match(entry.name)
+        if match is None:
+            continue
+        number, name = match.groups()
+        up = entry.read_text(encoding="utf-8")
+        down = (folder / f"{number}_{name}.down.sql").read_text(encoding="utf-8")
+        found.append(Migration(int(number), name, in_schema(up, schema), in_schema(down, schema)))
+    return sorted(found, key=lambda migration: migration.number)
+
+
+def migrate_up(conn: Connection[TupleRow], schema: str) -> list[Migration]:
+    """Apply what is missing, then lay down the functions of this version; returns what was applied."""
+    with conn.transaction():
+        conn.execute(_LOCK)
+        conn.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)))
+        conn.execute(
+            in_schema(
+                "create table if not exists holdfast.migrations (number integer primary key, "
+                "name text not null, checksum text not null, applied_at timestamptz not null default now())",
+                schema,
+            )
+        )
+        pending = _pending(conn, schema)
+        for migration in pending:
+            conn.execute(migration.up)
+            conn.execute(
+                in_schema("insert into holdfast.migrations values (%s, %s, %s)", schema),
+                [migration.number, migration.name, migration.checksum],
+            )
+        for statement in function_statements(schema):
+            conn.execute(statement)
+    ensure_partitions(conn, schema)
+    return pending
+
+
+def migrate_down(conn: Connection[TupleRow], schema: str, to: int = 0) -> list[Migration]:
+    """Take back the migrations above a number, newest first; returns what was taken back."""
+    with conn.transaction():
+        conn.execute(_LOCK)
+        applied = _applied(conn, schema)
+        undone = [m for m in reversed(migrations(schema)) if m.number in applied and m.number > to]
+        if undone and to == 0:
+            for signature in _functions(conn, schema):
+                conn.execute(in_schema(f"drop function if exists {signature}", schema))
+        for migration in undone:
+            conn.execute(migration.down)
+            conn.execute(
+                in_schema("delete from holdfast.migrations where number = %s", schema),
+                [migration.number],
+            )
+    return undone
+
+
+def function_statements(schema: str) -> list[LiteralString]:
+    """The functions of `tasks.sql`; each replaces what an earlier version left."""
+    return [text for name, text in load("tasks.sql", schema).items() if name.startswith("install_")]
+
+
+def grants(schema: str) -> LiteralString:
+    """Least-privilege roles, as SQL to read and run."""
+    return load("grants.sql", schema)["grants"]
+
+
+def require_current(conn: Connection[TupleRow], schema: str) -> None:
+    """Refuse to work on a schema that is older or newer than this package."""
+    exists = conn.execute("select to_regclass(%s)", [f"{schema}.migrations"]).fetchone()
+    if exists is None or exists[0] is None:
+        raise SchemaError(f"the schema {schema} has no tables yet: run `holdfast migrate`")
+    newest = max(migration.number for migration in migrations(schema))
+    at = max(_applied(conn, schema), default=0)
+    if at < newest:
+        raise SchemaError(
+            f"the schema {schema} is at {at}, this package needs {newest}: run `holdfast migrate`"
+        )
+    if at > newest:
+        raise SchemaError(
+            f"the schema {schema} is at {at}, newer than this package's {newest}: upgrade holdfast"
+        )
+
+
+def _applied(conn: Connection[TupleRow], schema: str) -> dict[int, str]:
+    rows = conn.execute(in_schema("select number, checksum from holdfast.migrations", schema))
+    return {number: checksum for number, checksum in rows}
+
+
+def _pending(conn: Connection[TupleRow], schema: str) -> list[Migration]:
+    applied = _applied(conn, schema)
+    for migration in migrations(schema):
+        if applied.get(migration.number, migration.checksum) != migration.checksum:
+            raise SchemaError(
+                f"migration {migration.number:04} ({migration.name}) was changed after it had been "
+                "applied: restore the file and write a new migration"
+            )
+    return [migration for migration in migrations(schema) if migration.number not in applied]
+
+
+def _functions(conn: Connection[TupleRow], schema: str) -> Sequence[str]:
+    rows = conn.execute(
+        "select p.oid::regprocedure::text from pg_proc p where p.pronamespace = %s::regnamespace",
+        [schema],
+    )
+    return [signature for (signature,) in rows]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one of the verbs on the database of Settings."""
+    parser = argparse.ArgumentParser(prog="holdfast.store.migrate", description=__doc__)
+    parser.add_argument("verb", choices=["up", "down", "plan", "grants"])
+    parser.add_argument("--to", type=int, default=0, help="with down: the number to go back to")
+    chosen = parser.parse_args(arguments)
+    settings = Settings()
+    if chosen.verb == "grants":
+        sys.stdout.write(grants(settings.schema_name) + "\n")
+        return 0
+    with psycopg.connect(settings.database_url, autocommit=True) as conn:
+        match chosen.verb:
+            case "up":
+                done = migrate_up(conn, settings.schema_name)
+            case "down":
+                done = migrate_down(conn, settings.schema_name, chosen.to)
+            case _:
+                done = _pending(conn, settings.schema_name)
+    for migration in done:
+        sys.stdout.write(f"{migration.number:04} {migration.name}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

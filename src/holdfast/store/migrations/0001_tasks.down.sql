@@ -1,0 +1,16 @@
+-- Takes away everything that 0001 made; the runner asks before it is run on tables with rows.
+drop view holdfast.task_states;
+drop table
+    holdfast.settled_minutes,
+    holdfast.settled_deltas,
+    holdfast.task_attempts,
+    holdfast.task_history,
+    holdfast.task_keys,
+    holdfast.queues,
+    holdfast.workers,
+    holdfast.running,
+    holdfast.waiting,
+    holdfast.buckets,
+    holdfast.ready,
+    holdfast.tasks;
+drop sequence holdfast.fence;

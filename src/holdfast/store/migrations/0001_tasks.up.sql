@@ -1,0 +1,280 @@
+-- The tables of a task's life. A task is one row of facts; where it stands is told by a narrow row
+-- in ready, waiting or running, so that claims churn narrow tables alone.
+
+create sequence holdfast.fence as bigint;
+comment on sequence holdfast.fence is 'one value per claim statement: the lease token and the fencing token';
+
+create table holdfast.tasks (
+    id uuid primary key,
+    enqueued_at timestamptz not null,
+    run_at timestamptz not null,
+    expires_at timestamptz,
+    last_attempt_at timestamptz,
+    failed_at timestamptz,
+    marked_at timestamptz,
+    timeout_seconds real,
+    progress real,
+    attempts integer not null default 0,
+    polls integer not null default 0,
+    failures smallint not null default 0,
+    crashes smallint not null default 0,
+    rate_limits smallint not null default 0,
+    max_attempts smallint check (max_attempts > 0),
+    priority smallint not null check (priority between 0 and 3),
+    version smallint not null default 1,
+    kind text not null,
+    queue text not null,
+    payload jsonb not null,
+    subject text,
+    trace_id text,
+    key text,
+    bucket text,
+    mark text check (mark in ('failed', 'cancelled', 'paused')),
+    mark_reason text,
+    dead_reason text check (dead_reason in ('non_retryable', 'max_attempts_exceeded')),
+    failure_class text,
+    error_code text,
+    error_message text,
+    error_stack text,
+    check ((mark = 'failed') = (dead_reason is not null))
+) with (
+    fillfactor = 90,
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_cost_delay = 0
+);
+comment on table holdfast.tasks is 'the facts of every task that has not completed; failed, cancelled and paused are marked here';
+
+create index tasks_marked on holdfast.tasks (mark, marked_at desc, id) where mark is not null;
+create index tasks_marked_kind on holdfast.tasks (kind, mark, marked_at desc) where mark is not null;
+create index tasks_marked_trace on holdfast.tasks (trace_id) where mark is not null and trace_id is not null;
+create index tasks_subject on holdfast.tasks (subject) where subject is not null;
+create index tasks_expiring on holdfast.tasks (expires_at) where expires_at is not null and mark is distinct from 'failed' and mark is distinct from 'cancelled';
+
+-- Rows are inserted and deleted, never updated. The primary key is the order of claiming.
+create table holdfast.ready (
+    run_at timestamptz not null,
+    id uuid not null,
+    priority smallint not null,
+    queue text not null,
+    kind text not null,
+    bucket text,
+    primary key (queue, priority, run_at, id)
+) with (
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_cost_delay = 0
+);
+comment on table holdfast.ready is 'what may start now, or at its time';
+
+create table holdfast.buckets (
+    name text primary key,
+    kind text unique,
+    capacity integer check (capacity >= 0),
+    in_use integer not null default 0 check (in_use >= 0),
+    turn bigint not null default 0,
+    paused_at timestamptz,
+    paused_by text,
+    paused_until timestamptz,
+    pause_reason text,
+    parked_at timestamptz
+) with (fillfactor = 50, autovacuum_vacuum_cost_delay = 0);
+comment on table holdfast.buckets is 'what tasks stand behind: a limit, a pause, a missing handler';
+
+create table holdfast.waiting (
+    position bigint not null,
+    id uuid not null,
+    priority smallint not null,
+    bucket text not null,
+    queue text not null,
+    kind text not null,
+    primary key (bucket, priority, position, id)
+) with (
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_cost_delay = 0
+);
+create unique index waiting_id on holdfast.waiting (id);
+comment on table holdfast.waiting is 'what is due but stands behind a bucket';
+
+create table holdfast.running (
+    id uuid primary key,
+    fence bigint not null,
+    started_at timestamptz not null,
+    deadline_at timestamptz not null,
+    cancel_requested_at timestamptz,
+    worker uuid not null,
+    bucket text,
+    cancel_reason text
+) with (
+    fillfactor = 70,
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_cost_delay = 0
+);
+comment on table holdfast.running is 'what a worker holds, under a fence';
+
+create table holdfast.workers (
+    id uuid primary key,
+    name text not null,
+    registered_at timestamptz not null default now(),
+    lease_expires_at timestamptz not null,
+    lost_at timestamptz
+) with (fillfactor = 50, autovacuum_vacuum_cost_delay = 0);
+comment on table holdfast.workers is 'one lease per executor, renewed in one statement';
+
+create table holdfast.queues (
+    name text primary key,
+    paused_at timestamptz,
+    paused_by text,
+    paused_until timestamptz,
+    pause_reason text,
+    sweep_due_at timestamptz not null default '-infinity'
+) with (fillfactor = 50, autovacuum_vacuum_cost_delay = 0);
+comment on table holdfast.queues is 'a queue that was paused, or whose full scan is due';
+
+create table holdfast.task_keys (
+    kind text not null,
+    key text not null,
+    task_id uuid not null,
+    payload_hash uuid not null,
+    expires_at timestamptz not null,
+    primary key (kind, key)
+);
+create index task_keys_expiring on holdfast.task_keys (expires_at);
+comment on table holdfast.task_keys is 'idempotency: a key is unique per kind for a window';
+
+-- By day. Partitions are made 14 days ahead and dropped by detaching, never by deleting rows.
+create table holdfast.task_history (
+    id uuid not null,
+    finished_at timestamptz not null,
+    enqueued_at timestamptz not null,
+    started_at timestamptz not null,
+    fence bigint not null,
+    worker uuid not null,
+    attempts integer not null,
+    polls integer not null,
+    failures smallint not null,
+    crashes smallint not null,
+    priority smallint not null,
+    version smallint not null,
+    kind text not null,
+    queue text not null,
+    payload jsonb,
+    result jsonb,
+    subject text,
+    trace_id text,
+    key text
+) partition by range (finished_at);
+create index task_history_id on holdfast.task_history (id);
+create index task_history_kind on holdfast.task_history (kind, finished_at);
+comment on table holdfast.task_history is 'completed tasks, lean, with their execution time';
+
+create table holdfast.task_attempts (
+    task_id uuid not null,
+    ended_at timestamptz not null,
+    started_at timestamptz not null,
+    fence bigint not null,
+    worker uuid not null,
+    ended_as text not null check (ended_as in ('retry', 'snooze', 'release', 'reclaim', 'fail', 'cancel', 'late')),
+    kind text not null,
+    reason text,
+    progress real,
+    failure_class text,
+    error_code text,
+    error_message text,
+    error_stack text
+) partition by range (ended_at);
+create index task_attempts_task on holdfast.task_attempts (task_id, fence);
+comment on table holdfast.task_attempts is 'every claim that ended otherwise than in success';
+
+create table holdfast.settled_deltas (
+    settled_at timestamptz not null,
+    tasks integer not null,
+    run_seconds double precision not null,
+    kind text not null,
+    ended_as text not null
+) with (autovacuum_vacuum_cost_delay = 0);
+comment on table holdfast.settled_deltas is 'one row per settling group, kind and outcome; rolled up by minute';
+
+create table holdfast.settled_minutes (
+    minute timestamptz not null,
+    kind text not null,
+    ended_as text not null,
+    tasks bigint not null,
+    run_seconds double precision not null,
+    primary key (minute, kind, ended_as)
+);
+comment on table holdfast.settled_minutes is 'what ended when: the source of counts and charts';
+
+-- One view shows people the state; nothing on the hot path reads it.
+create view holdfast.task_states as
+select
+    t.id,
+    t.kind,
+    t.queue,
+    case
+        when t.mark is not null then t.mark
+        when r.id is not null then 'running'
+        else 'queued'
+    end as state,
+    t.priority,
+    t.payload,
+    null::jsonb as result,
+    t.subject,
+    t.trace_id,
+    t.key,
+    t.attempts,
+    t.failures,
+    t.crashes,
+    t.polls,
+    t.rate_limits,
+    t.max_attempts,
+    r.fence,
+    r.worker,
+    coalesce(r.bucket, w.bucket, t.bucket) as bucket,
+    t.enqueued_at,
+    case when t.mark is null and r.id is null then t.run_at end as next_attempt_at,
+    coalesce(r.started_at, t.last_attempt_at) as last_attempt_at,
+    case when t.mark in ('failed', 'cancelled') then t.marked_at end as finished_at,
+    null::double precision as execution_seconds,
+    t.dead_reason,
+    t.mark_reason,
+    t.failure_class,
+    t.error_code,
+    t.error_message,
+    t.error_stack,
+    t.failed_at
+from holdfast.tasks t
+left join holdfast.running r on r.id = t.id
+left join holdfast.waiting w on w.id = t.id
+union all
+select
+    h.id,
+    h.kind,
+    h.queue,
+    'completed',
+    h.priority,
+    h.payload,
+    h.result,
+    h.subject,
+    h.trace_id,
+    h.key,
+    h.attempts,
+    h.failures,
+    h.crashes,
+    h.polls,
+    0::smallint,
+    null,
+    h.fence,
+    h.worker,
+    null,
+    h.enqueued_at,
+    null,
+    h.started_at,
+    h.finished_at,
+    extract(epoch from h.finished_at - h.started_at),
+    null,
+    null,
+    null,
+    null,
+    null,
+    null,
+    null
+from holdfast.task_history h;

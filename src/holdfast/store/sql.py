@@ -1,0 +1,26 @@
+"""Loads named statements from the `.sql` files beside the modules that run them."""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import LiteralString, cast
+
+_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_SCHEMA = re.compile(r"\bholdfast(?=\.)|(?<=\bschema )holdfast\b")
+
+
+@cache
+def load(file: str, schema: str = "holdfast") -> Mapping[str, LiteralString]:
+    """The statements of one file by name, written for one schema."""
+    text = (files("holdfast.store") / file).read_text(encoding="utf-8")
+    parts = _NAME.split(text)[1:]
+    named = dict(zip(parts[::2], parts[1::2], strict=True))
+    assert len(named) == len(parts) // 2, f"{file} names a statement twice"
+    return {name: in_schema(body.strip(), schema) for name, body in named.items()}
+
+
+def in_schema(text: str, schema: str) -> LiteralString:
+    """The text with every `holdfast.x` and `schema holdfast` put into the given schema."""
+    # Our own files and a schema name checked by Settings: nothing here comes from outside.
+    return cast("LiteralString", _SCHEMA.sub(schema, text))

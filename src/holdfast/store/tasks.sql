@@ -1,0 +1,887 @@
+-- Every statement that writes where a task stands or how it is marked.
+--
+-- The narrow row is the gate: whoever deletes a row of ready, waiting or running owns the next move
+-- of that task. Marked tasks (failed, cancelled, paused) have no narrow row; their gate is an update
+-- of the mark that names the marks it moves from. So no statement here needs a lock that outlives it,
+-- and READ COMMITTED is enough.
+--
+-- Two rules about time keep the floor of a claim honest (store/floor.py):
+--   1. a row enters ready with run_at at or after the clock of that moment;
+--   2. the clock is read after the transaction has its number (xid).
+
+
+-- name: install_uuid7
+-- Time-ordered ids for those who enqueue from SQL; Python makes its own.
+create or replace function holdfast.uuid7() returns uuid
+language sql volatile parallel safe
+as $$
+    select encode(
+        set_bit(set_bit(
+            overlay(uuid_send(gen_random_uuid())
+                placing substring(int8send((extract(epoch from clock_timestamp()) * 1000)::bigint) from 3)
+                from 1 for 6),
+            52, 1), 53, 1),
+        'hex')::uuid
+$$;
+
+
+-- name: install_reserve_keys
+-- Decides for each keyed task whether it is new. Keys are taken in sorted order, so that producers
+-- with overlapping keys wait for each other and never deadlock. Returns the ones that exist already.
+create or replace function holdfast.reserve_keys(
+    ids uuid[],
+    kinds text[],
+    payloads jsonb[],
+    priorities smallint[],
+    run_ats timestamptz[],
+    keys text[],
+    uniques text[],
+    key_seconds double precision,
+    clock timestamptz
+) returns table (given uuid, existing uuid)
+language plpgsql
+as $$
+#variable_conflict use_column
+declare
+    won uuid[];
+    one record;
+    holder uuid;
+    queued boolean;
+    window_end timestamptz := clock + make_interval(secs => key_seconds);
+begin
+    -- Plain keys, in one statement; a key whose window is over is taken over.
+    with wanted as (
+        select distinct on (coalesce(u.kind, kinds[1]), u.key)
+            coalesce(u.kind, kinds[1]) as kind, u.key, u.id, md5(u.payload::text)::uuid as payload_hash
+        from unnest(ids, kinds, payloads, keys, uniques) with ordinality
+            as u (id, kind, payload, key, uniqueness, ordinal)
+        where u.key is not null and coalesce(u.uniqueness, 'key') = 'key'
+        order by 1, 2, u.ordinal
+    ), taken as (
+        insert into holdfast.task_keys as k (kind, key, task_id, payload_hash, expires_at)
+        select w.kind, w.key, w.id, w.payload_hash, window_end
+        from wanted w
+        order by w.kind, w.key
+        on conflict (kind, key) do update
+        set task_id = excluded.task_id, payload_hash = excluded.payload_hash, expires_at = excluded.expires_at
+        where k.expires_at <= clock
+        returning task_id
+    )
+    select coalesce(array_agg(task_id), '{}') into won from taken;
+
+    for one in
+        select u.id, coalesce(u.kind, kinds[1]) as kind, u.key, k.task_id, k.payload_hash = md5(u.payload::text)::uuid as same
+        from unnest(ids, kinds, payloads, keys, uniques) as u (id, kind, payload, key, uniqueness)
+        left join holdfast.task_keys k on k.kind = coalesce(u.kind, kinds[1]) and k.key = u.key
+        where u.key is not null and coalesce(u.uniqueness, 'key') = 'key' and u.id <> all (won)
+    loop
+        if one.task_id is null then
+            raise exception using errcode = '40001', message = format('the key %L of kind %L expired while it was being read: try again', one.key, one.kind);
+        elsif not one.same then
+            raise exception using errcode = 'HF001', message = format('the key %L of kind %L belongs to task %s, which has another payload: use a new key, or enqueue the same payload', one.key, one.kind, one.task_id);
+        end if;
+        given := one.id;
+        existing := one.task_id;
+        return next;
+    end loop;
+
+    -- Coalescing keys, one by one: the first of a batch counts for "queued", the last for "replace".
+    for one in
+        select distinct on (coalesce(u.kind, kinds[1]), u.key)
+            u.id, coalesce(u.kind, kinds[1]) as kind, u.key, u.uniqueness, u.payload, u.priority,
+            greatest(coalesce(u.run_at, clock), clock) as run_at,
+            array_agg(u.id) over (partition by coalesce(u.kind, kinds[1]), u.key) as all_ids
+        from unnest(ids, kinds, payloads, priorities, run_ats, keys, uniques) with ordinality
+            as u (id, kind, payload, priority, run_at, key, uniqueness, ordinal)
+        where u.key is not null and u.uniqueness in ('queued', 'replace')
+        order by coalesce(u.kind, kinds[1]), u.key, case when u.uniqueness = 'queued' then u.ordinal else - u.ordinal end
+    loop
+        loop
+            insert into holdfast.task_keys (kind, key, task_id, payload_hash, expires_at)
+            values (one.kind, one.key, one.id, md5(one.payload::text)::uuid, greatest(window_end, one.run_at))
+            on conflict (kind, key) do nothing;
+            if found then
+                holder := one.id;
+                exit;
+            end if;
+            select k.task_id into holder from holdfast.task_keys k where k.kind = one.kind and k.key = one.key;
+            continue when not found;
+            if one.uniqueness = 'queued' then
+                -- The narrow row is held until the caller commits, so that claims skip it: the task
+                -- cannot start without seeing what the caller wrote.
+                perform from holdfast.tasks t
+                join holdfast.ready r on r.queue = t.queue and r.priority = t.priority and r.run_at = t.run_at and r.id = t.id
+                where t.id = holder
+                for key share of r;
+                queued := found;
+                if not queued then
+                    perform from holdfast.waiting w where w.id = holder for key share;
+                    queued := found;
+                end if;
+                if not queued then
+                    perform from holdfast.tasks t where t.id = holder and t.mark = 'paused' for share;
+                    queued := found;
+                end if;
+            else
+                with dropped as (
+                    delete from holdfast.ready r using holdfast.tasks t
+                    where t.id = holder and r.queue = t.queue and r.priority = t.priority and r.run_at = t.run_at and r.id = t.id
+                    returning r.id
+                ), stepped_out as (
+                    delete from holdfast.waiting w where w.id = holder returning w.id
+                ), changed as (
+                    update holdfast.tasks t
+                    set payload = one.payload, run_at = one.run_at, priority = coalesce(one.priority, t.priority)
+                    where t.id = holder and (t.mark = 'paused' or t.id in (select id from dropped union all select id from stepped_out))
+                    returning t.*
+                ), placed as (
+                    insert into holdfast.ready (run_at, id, priority, queue, kind, bucket)
+                    select c.run_at, c.id, c.priority, c.queue, c.kind, c.bucket from changed c where c.mark is null
+                )
+                select exists (select from changed) into queued;
+            end if;
+            exit when queued;
+            -- It runs or has ended: this one follows it, and is the one that later calls will find.
+            update holdfast.task_keys k
+            set task_id = one.id, payload_hash = md5(one.payload::text)::uuid, expires_at = greatest(window_end, one.run_at)
+            where k.kind = one.kind and k.key = one.key and k.task_id = holder;
+            if found then
+                holder := one.id;
+                exit;
+            end if;
+        end loop;
+        return query select i, holder from unnest(one.all_ids) i where i <> holder;
+    end loop;
+end
+$$;
+
+
+-- name: install_enqueue_many
+-- The one door for new tasks. Arrays may be null (the default holds) or have one element (it holds
+-- for all). Returns only the tasks that were not made because their key stood for another.
+create or replace function holdfast.enqueue_many(
+    ids uuid[],
+    kinds text[],
+    payloads jsonb[],
+    queues text[] default null,
+    priorities smallint[] default null,
+    run_ats timestamptz[] default null,
+    versions smallint[] default null,
+    subjects text[] default null,
+    trace_ids text[] default null,
+    keys text[] default null,
+    uniques text[] default null,
+    key_seconds double precision default 86400,
+    expires_ats timestamptz[] default null,
+    bucket_names text[] default null,
+    attempts_max smallint[] default null,
+    timeouts real[] default null
+) returns table (given uuid, existing uuid)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    clock timestamptz;
+    known uuid[] := '{}';
+begin
+    -- The transaction takes its number before the clock is read: see the head of this file.
+    perform pg_current_xact_id();
+    clock := clock_timestamp();
+    if keys is not null then
+        for given, existing in
+            select * from holdfast.reserve_keys(ids, kinds, payloads, priorities, run_ats, keys, uniques, key_seconds, clock)
+        loop
+            known := known || given;
+            return next;
+        end loop;
+        -- Taking a key may have waited for another producer.
+        clock := clock_timestamp();
+    end if;
+    with fresh as materialized (
+        select
+            u.id,
+            greatest(u.run_at, clock) as run_at,
+            coalesce(u.kind, kinds[1]) as kind,
+            coalesce(u.queue, queues[1], 'default') as queue,
+            coalesce(u.priority, priorities[1], 2::smallint) as priority,
+            coalesce(u.version, versions[1], 1::smallint) as version,
+            u.payload, u.subject, u.trace_id, u.key, u.expires_at, u.bucket, u.max_attempts, u.timeout
+        from unnest(ids, kinds, payloads, queues, priorities, run_ats, versions, subjects, trace_ids, keys, expires_ats, bucket_names, attempts_max, timeouts)
+            as u (id, kind, payload, queue, priority, run_at, version, subject, trace_id, key, expires_at, bucket, max_attempts, timeout)
+        where u.id <> all (known)
+    ), facts as (
+        insert into holdfast.tasks (
+            id, enqueued_at, run_at, expires_at, timeout_seconds, max_attempts, priority, version,
+            kind, queue, payload, subject, trace_id, key, bucket
+        )
+        select
+            f.id, clock, f.run_at, f.expires_at, f.timeout, f.max_attempts, f.priority, f.version,
+            f.kind, f.queue, f.payload, f.subject, f.trace_id, f.key, f.bucket
+        from fresh f
+    )
+    insert into holdfast.ready (run_at, id, priority, queue, kind, bucket)
+    select f.run_at, f.id, f.priority, f.queue, f.kind, f.bucket
+    from fresh f;
+end
+$$;
+
+
+-- name: install_enqueue
+-- One task, for triggers and other languages: select holdfast.enqueue('mail.send', '{"to": 7}').
+create or replace function holdfast.enqueue(
+    kind text,
+    payload jsonb default '{}',
+    queue text default 'default',
+    priority integer default 2,
+    run_at timestamptz default null,
+    subject text default null,
+    trace_id text default null,
+    key text default null,
+    uniqueness text default 'key',
+    expires_at timestamptz default null,
+    bucket text default null,
+    max_attempts integer default null,
+    timeout_seconds real default null,
+    version integer default 1,
+    id uuid default null
+) returns uuid
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    new_id uuid := coalesce(id, holdfast.uuid7());
+    old_id uuid;
+begin
+    select existing into old_id from holdfast.enqueue_many(
+        ids => array[new_id],
+        kinds => array[kind],
+        payloads => array[payload],
+        queues => array[queue],
+        priorities => array[priority::smallint],
+        run_ats => array[run_at],
+        versions => array[version::smallint],
+        subjects => array[subject],
+        trace_ids => array[trace_id],
+        keys => case when key is not null then array[key] end,
+        uniques => array[uniqueness],
+        expires_ats => array[expires_at],
+        bucket_names => array[bucket],
+        attempts_max => array[max_attempts::smallint],
+        timeouts => array[timeout_seconds]
+    );
+    return coalesce(old_id, new_id);
+end
+$$;
+
+
+-- name: enqueue_many
+-- Python's way through the same door.
+select given::text, existing::text
+from holdfast.enqueue_many(
+    ids => %(ids)s::uuid[],
+    kinds => %(kinds)s::text[],
+    payloads => %(payloads)s::jsonb[],
+    queues => %(queues)s::text[],
+    priorities => %(priorities)s::smallint[],
+    run_ats => %(run_ats)s::timestamptz[],
+    versions => %(versions)s::smallint[],
+    subjects => %(subjects)s::text[],
+    trace_ids => %(trace_ids)s::text[],
+    keys => %(keys)s::text[],
+    uniques => %(uniques)s::text[],
+    key_seconds => %(key_seconds)s::double precision,
+    expires_ats => %(expires_ats)s::timestamptz[],
+    bucket_names => %(bucket_names)s::text[],
+    attempts_max => %(attempts_max)s::smallint[],
+    timeouts => %(timeouts)s::real[]
+);
+
+
+-- name: claim
+-- Takes up to `limit` tasks out of ready, range by range in the order given (one range per queue and
+-- priority, from its floor), under one new fence. Tasks that stand behind a bucket go to waiting
+-- instead. The first row tells what the caller's floor needs: the snapshot and its time.
+with picked as (
+    delete from holdfast.ready r
+    where r.ctid = any (array(
+        select x.place
+        from (
+            select l.queue, l.priority, l.run_from, l.run_to
+            from unnest(%(queues)s::text[], %(priorities)s::smallint[], %(froms)s::timestamptz[], %(tos)s::timestamptz[])
+                as l (queue, priority, run_from, run_to)
+            where not exists (
+                select from holdfast.queues q
+                where q.name = l.queue and q.paused_at is not null
+            )
+        ) l
+        cross join lateral (
+            select c.ctid as place
+            from holdfast.ready c
+            where c.queue = l.queue
+                and c.priority = l.priority
+                and c.run_at >= l.run_from
+                and c.run_at <= least(l.run_to, now())
+            order by c.run_at, c.id
+            limit %(limit)s
+            for update skip locked
+        ) x
+        limit %(limit)s
+    ))
+    returning r.id, r.run_at, r.priority, r.queue, r.kind, r.bucket
+), gates as (
+    select p.id, coalesce(p.bucket, b.name) as bucket
+    from picked p
+    left join holdfast.buckets b on b.kind = p.kind
+    where p.bucket is not null or b.name is not null
+), made as (
+    -- A bucket named at enqueue lets one task run at a time until a limit says otherwise.
+    insert into holdfast.buckets (name, capacity)
+    select distinct p.bucket, 1 from picked p where p.bucket is not null
+    on conflict (name) do nothing
+), waits as (
+    insert into holdfast.waiting (position, id, priority, bucket, queue, kind)
+    select (extract(epoch from p.run_at) * 1000000)::bigint, p.id, p.priority, g.bucket, p.queue, p.kind
+    from gates g
+    join picked p on p.id = g.id
+    returning 1
+), token as materialized (
+    select nextval('holdfast.fence') as fence
+), facts as materialized (
+    select t.*, k.fence
+    from picked p
+    join holdfast.tasks t on t.id = p.id
+    cross join token k
+    where not exists (select from gates g where g.id = p.id)
+), started as (
+    insert into holdfast.running (id, fence, started_at, deadline_at, worker)
+    select
+        f.id, f.fence, now(),
+        now() + make_interval(secs => coalesce(f.timeout_seconds, %(timeout)s::double precision)),
+        %(worker)s::uuid
+    from facts f
+)
+select
+    null as id, pg_snapshot_xmin(pg_current_snapshot())::text::bigint as fence, null as kind, null as queue,
+    null::smallint as priority, null as payload, null::smallint as version, null::timestamptz as run_at,
+    now() as enqueued_at, null::timestamptz as expires_at, null as subject, null as trace_id,
+    null as key, null as bucket, null::smallint as max_attempts, null::real as timeout_seconds,
+    (select count(*) from waits)::integer as attempts, null::smallint as failures, null::smallint as crashes,
+    pg_snapshot_xmax(pg_current_snapshot())::text::bigint as polls, null::smallint as rate_limits
+union all
+select
+    f.id::text, f.fence, f.kind, f.queue, f.priority, f.payload::text, f.version, f.run_at,
+    f.enqueued_at, f.expires_at, f.subject, f.trace_id, f.key, f.bucket, f.max_attempts, f.timeout_seconds,
+    f.attempts, f.failures, f.crashes, f.polls, f.rate_limits
+from facts f;
+
+
+-- name: claim_waiting
+-- Takes tasks from behind buckets that have room, one bucket after another by turn. Buckets locked by
+-- someone else are passed over, so that claimers never wait for each other.
+with open as materialized (
+    select b.name, b.capacity - b.in_use as room
+    from holdfast.buckets b
+    where (b.capacity is null or b.in_use < b.capacity)
+        and b.paused_at is null
+        and b.parked_at is null
+        and exists (select from holdfast.waiting w where w.bucket = b.name)
+    order by b.turn, b.name
+    limit %(limit)s
+    for update skip locked
+), picked as (
+    delete from holdfast.waiting w
+    where w.ctid = any (array(
+        select x.place
+        from open o
+        cross join lateral (
+            select c.ctid as place
+            from holdfast.waiting c
+            where c.bucket = o.name
+                and c.queue = any (%(queues)s::text[])
+                and not exists (
+                    select from holdfast.queues q
+                    where q.name = c.queue and q.paused_at is not null
+                )
+                and not exists (
+                    select from holdfast.buckets k
+                    where k.kind = c.kind and (k.paused_at is not null or k.parked_at is not null)
+                )
+            order by c.priority, c.position, c.id
+            limit least(o.room, %(limit)s)
+            for update skip locked
+        ) x
+        limit %(limit)s
+    ))
+    returning w.id, w.bucket
+), used as (
+    update holdfast.buckets b
+    set in_use = b.in_use + p.tasks, turn = p.turn
+    from (select bucket, count(*)::integer as tasks, max((extract(epoch from clock_timestamp()) * 1000000)::bigint) as turn from picked group by bucket) p
+    where b.name = p.bucket
+), token as materialized (
+    select nextval('holdfast.fence') as fence
+), facts as materialized (
+    select t.*, k.fence, p.bucket as held_bucket
+    from picked p
+    join holdfast.tasks t on t.id = p.id
+    cross join token k
+), started as (
+    insert into holdfast.running (id, fence, started_at, deadline_at, worker, bucket)
+    select
+        f.id, f.fence, now(),
+        now() + make_interval(secs => coalesce(f.timeout_seconds, %(timeout)s::double precision)),
+        %(worker)s::uuid,
+        f.held_bucket
+    from facts f
+)
+select
+    f.id::text, f.fence, f.kind, f.queue, f.priority, f.payload::text, f.version, f.run_at,
+    f.enqueued_at, f.expires_at, f.subject, f.trace_id, f.key, f.held_bucket as bucket, f.max_attempts, f.timeout_seconds,
+    f.attempts, f.failures, f.crashes, f.polls, f.rate_limits
+from facts f;
+
+
+-- name: shunt
+-- Moves tasks that stand behind a bucket out of the head of ready, many at a time, once a claim has
+-- met one: a million of them must not cost a million claims.
+with heads as materialized (
+    select x.place, x.kind, x.bucket
+    from unnest(%(queues)s::text[], %(priorities)s::smallint[], %(froms)s::timestamptz[])
+        as l (queue, priority, run_from)
+    cross join lateral (
+        select c.ctid as place, c.kind, c.bucket
+        from holdfast.ready c
+        where c.queue = l.queue and c.priority = l.priority and c.run_at >= l.run_from and c.run_at <= now()
+        order by c.run_at, c.id
+        limit %(limit)s
+        for update skip locked
+    ) x
+    limit %(limit)s
+), picked as (
+    delete from holdfast.ready r
+    where r.ctid = any (array(
+        select h.place from heads h
+        where h.bucket is not null or exists (select from holdfast.buckets b where b.kind = h.kind)
+    ))
+    returning r.id, r.run_at, r.priority, r.queue, r.kind, r.bucket
+), made as (
+    insert into holdfast.buckets (name, capacity)
+    select distinct p.bucket, 1 from picked p where p.bucket is not null
+    on conflict (name) do nothing
+), waits as (
+    insert into holdfast.waiting (position, id, priority, bucket, queue, kind)
+    select (extract(epoch from p.run_at) * 1000000)::bigint, p.id, p.priority, coalesce(p.bucket, b.name), p.queue, p.kind
+    from picked p
+    left join holdfast.buckets b on b.kind = p.kind
+    returning 1
+)
+select count(*)::integer from waits;
+
+
+-- name: complete
+-- Success: out of running under the fence, out of tasks, into history, in one statement. Ids that do
+-- not come back were refused.
+with gone as (
+    delete from holdfast.running r
+    using unnest(%(ids)s::uuid[], %(fences)s::bigint[], %(results)s::jsonb[]) as v (id, fence, result)
+    where r.id = v.id and r.fence = v.fence
+    returning r.id, r.fence, r.worker, r.started_at, r.bucket, v.result
+), done as (
+    delete from holdfast.tasks t
+    using gone g
+    where t.id = g.id
+    returning t.*, g.fence, g.worker, g.started_at, g.result
+), kept as (
+    insert into holdfast.task_history (
+        id, finished_at, enqueued_at, started_at, fence, worker, attempts, polls, failures, crashes,
+        priority, version, kind, queue, payload, result, subject, trace_id, key
+    )
+    select
+        d.id, coalesce(%(now)s::timestamptz, now()), d.enqueued_at, d.started_at, d.fence, d.worker, d.attempts + 1, d.polls,
+        d.failures, d.crashes, d.priority, d.version, d.kind, d.queue,
+        case when pg_column_size(d.payload) <= 2048 then d.payload end,
+        d.result, d.subject, d.trace_id, d.key
+    from done d
+), returned as materialized (
+    select g.bucket, count(*)::integer as tasks from gone g where g.bucket is not null group by g.bucket
+), locked as materialized (
+    -- Locked in the order of their names, so that two settlers cannot deadlock.
+    select b.name from holdfast.buckets b where b.name in (select x.bucket from returned x) order by b.name for update
+), freed as (
+    update holdfast.buckets b
+    set in_use = b.in_use - x.tasks
+    from returned x
+    join locked l on l.name = x.bucket
+    where b.name = x.bucket
+), counted as (
+    insert into holdfast.settled_deltas (settled_at, tasks, run_seconds, kind, ended_as)
+    select coalesce(%(now)s::timestamptz, now()), count(*), sum(extract(epoch from now() - d.started_at)::double precision), d.kind, 'complete'
+    from done d
+    group by d.kind
+)
+select d.id::text from done d;
+
+
+-- name: settle
+-- Every verdict but success: out of running under the fence, counters and marks in the facts, back to
+-- ready where the task lives on, and a record of the attempt.
+with verdicts as materialized (
+    select v.*
+    from jsonb_to_recordset(%(verdicts)s::jsonb) as v (
+        id uuid, fence bigint, move text, after_seconds double precision, reason text, progress real,
+        attempts integer, failures smallint, crashes smallint, polls integer, rate_limits smallint,
+        failure_class text, error_code text, error_message text, error_stack text, dead_reason text
+    )
+), clock as materialized (
+    select coalesce(%(now)s::timestamptz, now()) as now
+), gone as (
+    delete from holdfast.running r
+    using verdicts v
+    where r.id = v.id and r.fence = v.fence
+    returning r.id, r.worker, r.started_at, r.bucket as held_bucket, v.*
+), changed as (
+    update holdfast.tasks t
+    set attempts = t.attempts + g.attempts,
+        failures = t.failures + g.failures,
+        crashes = t.crashes + g.crashes,
+        polls = t.polls + g.polls,
+        rate_limits = t.rate_limits + g.rate_limits,
+        progress = greatest(t.progress, g.progress),
+        last_attempt_at = c.now,
+        run_at = case when g.after_seconds is null then t.run_at
+            else greatest(t.run_at, c.now + make_interval(secs => g.after_seconds), clock_timestamp()) end,
+        mark = case g.move when 'fail' then 'failed' when 'cancel' then 'cancelled' end,
+        marked_at = case when g.move in ('fail', 'cancel') then c.now end,
+        mark_reason = case when g.move = 'cancel' then g.reason end,
+        dead_reason = g.dead_reason,
+        failed_at = case when g.failure_class is null then t.failed_at else c.now end,
+        failure_class = coalesce(g.failure_class, t.failure_class),
+        error_code = case when g.failure_class is null then t.error_code else g.error_code end,
+        error_message = case when g.failure_class is null then t.error_message else g.error_message end,
+        error_stack = case when g.failure_class is null then t.error_stack else g.error_stack end
+    from gone g
+    cross join clock c
+    where t.id = g.id
+    returning t.id, t.run_at, t.priority, t.queue, t.kind, t.bucket, t.mark
+), back as (
+    insert into holdfast.ready (run_at, id, priority, queue, kind, bucket)
+    select c.run_at, c.id, c.priority, c.queue, c.kind, c.bucket
+    from changed c
+    where c.mark is null
+), noted as (
+    insert into holdfast.task_attempts (
+        task_id, ended_at, started_at, fence, worker, ended_as, kind, reason, progress,
+        failure_class, error_code, error_message, error_stack
+    )
+    select
+        g.id, k.now, g.started_at, g.fence, g.worker, g.move, c.kind, g.reason, g.progress,
+        g.failure_class, g.error_code, g.error_message, g.error_stack
+    from gone g
+    join changed c on c.id = g.id
+    cross join clock k
+), returned as materialized (
+    select g.held_bucket as bucket, count(*)::integer as tasks from gone g where g.held_bucket is not null group by g.held_bucket
+), locked as materialized (
+    -- Locked in the order of their names, so that two settlers cannot deadlock.
+    select b.name from holdfast.buckets b where b.name in (select x.bucket from returned x) order by b.name for update
+), freed as (
+    update holdfast.buckets b
+    set in_use = b.in_use - x.tasks
+    from returned x
+    join locked l on l.name = x.bucket
+    where b.name = x.bucket
+), counted as (
+    insert into holdfast.settled_deltas (settled_at, tasks, run_seconds, kind, ended_as)
+    select k.now, count(*), sum(extract(epoch from now() - g.started_at)::double precision), c.kind, g.move
+    from gone g
+    join changed c on c.id = g.id
+    cross join clock k
+    group by k.now, c.kind, g.move
+)
+select c.id::text from changed c;
+
+
+-- name: note_late
+-- A refused late result leaves a record, never silence.
+insert into holdfast.task_attempts (
+    task_id, ended_at, started_at, fence, worker, ended_as, kind, reason
+)
+select v.id, coalesce(%(now)s::timestamptz, now()), v.started_at, v.fence, %(worker)s::uuid, 'late', v.kind, v.reason
+from unnest(%(ids)s::uuid[], %(fences)s::bigint[], %(kinds)s::text[], %(starts)s::timestamptz[], %(reasons)s::text[])
+    as v (id, fence, kind, started_at, reason);
+
+
+-- name: settled_before
+-- After an ambiguous settle: which of these claims did end, as told by history and attempts.
+select v.id::text
+from unnest(%(ids)s::uuid[], %(fences)s::bigint[]) as v (id, fence)
+where exists (select from holdfast.task_history h where h.id = v.id and h.fence = v.fence)
+    or exists (select from holdfast.task_attempts a where a.task_id = v.id and a.fence = v.fence and a.ended_as <> 'late');
+
+
+-- name: held
+-- What stands in running under a worker's name.
+select r.id::text
+from holdfast.running r
+where r.worker = %(worker)s::uuid;
+
+
+-- name: lapsed
+-- What the lost workers held, what nobody's worker holds, and what is past its deadline and grace;
+-- with all that deciding needs. The fence makes the verdict safe, so nothing is locked here.
+select
+    t.id::text, r.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
+    t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, r.bucket, t.max_attempts, t.timeout_seconds,
+    t.attempts, t.failures, t.crashes, t.polls, t.rate_limits,
+    r.started_at, r.worker::text, w.lost_at is null and w.id is not null as overdue
+from holdfast.running r
+left join holdfast.workers w on w.id = r.worker
+join holdfast.tasks t on t.id = r.id
+where w.id is null
+    or w.lost_at is not null
+    or r.deadline_at < now() - make_interval(secs => %(grace)s::double precision)
+limit %(limit)s;
+
+
+-- name: register_worker
+insert into holdfast.workers (id, name, lease_expires_at)
+values (%(worker)s::uuid, %(name)s, now() + make_interval(secs => %(lease)s::double precision));
+
+
+-- name: renew
+-- One statement per executor and interval, whatever it holds; a worker declared lost stays lost.
+update holdfast.workers w
+set lease_expires_at = now() + make_interval(secs => %(lease)s::double precision)
+where w.id = %(worker)s::uuid and w.lost_at is null and w.lease_expires_at > now()
+returning w.lease_expires_at;
+
+
+-- name: lose_workers
+-- A worker whose lease has ended is declared lost before anything is taken from it.
+update holdfast.workers w
+set lost_at = now()
+where w.lost_at is null and w.lease_expires_at <= now()
+returning w.id::text;
+
+
+-- name: retire_worker
+-- Gone on purpose, or lost and with nothing left in its name.
+delete from holdfast.workers w
+where w.id = %(worker)s::uuid
+    and not exists (select from holdfast.running r where r.worker = w.id);
+
+
+-- name: request_cancel
+-- Queued and paused tasks are cancelled here and now; a running one is asked to stop.
+with facts as materialized (
+    select t.id, t.queue, t.priority, t.run_at
+    from holdfast.tasks t
+    where t.id = any (%(ids)s::uuid[]) and (t.mark is null or t.mark = 'paused')
+), dropped as (
+    delete from holdfast.ready r
+    using facts f
+    where r.queue = f.queue and r.priority = f.priority and r.run_at = f.run_at and r.id = f.id
+    returning r.id
+), stepped_out as (
+    delete from holdfast.waiting w
+    using facts f
+    where w.id = f.id
+    returning w.id
+), asked as (
+    update holdfast.running r
+    set cancel_requested_at = coalesce(r.cancel_requested_at, now()), cancel_reason = coalesce(r.cancel_reason, %(reason)s)
+    from facts f
+    where r.id = f.id
+    returning r.id
+), changed as (
+    update holdfast.tasks t
+    set mark = 'cancelled', marked_at = now(), mark_reason = %(reason)s
+    where t.id in (select f.id from facts f)
+        and (t.mark = 'paused' or t.mark is null and t.id in (select id from dropped union all select id from stepped_out))
+    returning t.id
+)
+select id::text, false as asked from changed
+union all
+select id::text, true from asked;
+
+
+-- name: expire
+-- What did not start in time is cancelled, wherever it waits.
+with facts as materialized (
+    select t.id, t.queue, t.priority, t.run_at
+    from holdfast.tasks t
+    where t.expires_at <= now() and t.expires_at is not null and t.mark is distinct from 'failed' and t.mark is distinct from 'cancelled'
+        and not exists (select from holdfast.running r where r.id = t.id)
+    order by t.expires_at
+    limit %(limit)s
+), dropped as (
+    delete from holdfast.ready r
+    using facts f
+    where r.queue = f.queue and r.priority = f.priority and r.run_at = f.run_at and r.id = f.id
+    returning r.id
+), stepped_out as (
+    delete from holdfast.waiting w
+    using facts f
+    where w.id = f.id
+    returning w.id
+), changed as (
+    update holdfast.tasks t
+    set mark = 'cancelled', marked_at = now(), mark_reason = 'expired'
+    where t.id in (select f.id from facts f)
+        and (t.mark = 'paused' or t.mark is null and t.id in (select id from dropped union all select id from stepped_out))
+    returning t.id
+)
+select id::text from changed;
+
+
+-- name: pause
+-- Only a queued task: one that runs is cancelled or waited for.
+with facts as materialized (
+    select t.id, t.queue, t.priority, t.run_at
+    from holdfast.tasks t
+    where t.id = any (%(ids)s::uuid[]) and t.mark is null
+), dropped as (
+    delete from holdfast.ready r
+    using facts f
+    where r.queue = f.queue and r.priority = f.priority and r.run_at = f.run_at and r.id = f.id
+    returning r.id
+), stepped_out as (
+    delete from holdfast.waiting w
+    using facts f
+    where w.id = f.id
+    returning w.id
+), changed as (
+    update holdfast.tasks t
+    set mark = 'paused', marked_at = now(), mark_reason = %(reason)s
+    where t.mark is null and t.id in (select id from dropped union all select id from stepped_out)
+    returning t.id
+)
+select id::text from changed;
+
+
+-- name: resume
+-- A paused task goes back in at the clock of this moment, never behind the floor.
+with xid as materialized (
+    select pg_current_xact_id() as number
+), changed as (
+    update holdfast.tasks t
+    set mark = null, marked_at = null, mark_reason = null, run_at = greatest(t.run_at, clock_timestamp())
+    from xid
+    where xid.number is not null and t.id = any (%(ids)s::uuid[]) and t.mark = 'paused'
+    returning t.id, t.run_at, t.priority, t.queue, t.kind, t.bucket
+), back as (
+    insert into holdfast.ready (run_at, id, priority, queue, kind, bucket)
+    select c.run_at, c.id, c.priority, c.queue, c.kind, c.bucket from changed c
+)
+select id::text from changed;
+
+
+-- name: redrive
+-- An operator puts dead or cancelled tasks back to work with their counters cleared; the attempts
+-- made so far stay on record.
+with xid as materialized (
+    select pg_current_xact_id() as number
+), changed as (
+    update holdfast.tasks t
+    set mark = null, marked_at = null, mark_reason = null, dead_reason = null,
+        attempts = 0, failures = 0, crashes = 0, polls = 0, rate_limits = 0, progress = null,
+        failure_class = null, error_code = null, error_message = null, error_stack = null, failed_at = null,
+        expires_at = null,
+        run_at = greatest(t.run_at, clock_timestamp())
+    from xid
+    where xid.number is not null and t.id = any (%(ids)s::uuid[]) and t.mark in ('failed', 'cancelled')
+    returning t.id, t.run_at, t.priority, t.queue, t.kind, t.bucket
+), back as (
+    insert into holdfast.ready (run_at, id, priority, queue, kind, bucket)
+    select c.run_at, c.id, c.priority, c.queue, c.kind, c.bucket from changed c
+)
+select id::text from changed;
+
+
+-- name: close_kind
+-- Tasks of the kind step behind its bucket as claims meet them; running ones go on.
+insert into holdfast.buckets as b (name, kind, paused_at, paused_by, paused_until, pause_reason, parked_at)
+values (
+    'kind:' || %(kind)s::text, %(kind)s,
+    case when %(gate)s = 'paused' then now() end, %(by)s, %(until)s, %(reason)s,
+    case when %(gate)s = 'parked' then now() end
+)
+on conflict (name) do update
+set paused_at = coalesce(b.paused_at, excluded.paused_at),
+    paused_by = coalesce(excluded.paused_by, b.paused_by),
+    paused_until = coalesce(excluded.paused_until, b.paused_until),
+    pause_reason = coalesce(excluded.pause_reason, b.pause_reason),
+    parked_at = coalesce(b.parked_at, excluded.parked_at);
+
+
+-- name: open_kind
+update holdfast.buckets b
+set paused_at = case when %(gate)s = 'paused' then null else b.paused_at end,
+    paused_by = case when %(gate)s = 'paused' then null else b.paused_by end,
+    paused_until = case when %(gate)s = 'paused' then null else b.paused_until end,
+    pause_reason = case when %(gate)s = 'paused' then null else b.pause_reason end,
+    parked_at = case when %(gate)s = 'parked' then null else b.parked_at end
+where b.kind = %(kind)s
+returning b.name;
+
+
+-- name: pause_queue
+insert into holdfast.queues as q (name, paused_at, paused_by, paused_until, pause_reason)
+values (%(queue)s, now(), %(by)s, %(until)s, %(reason)s)
+on conflict (name) do update
+set paused_at = coalesce(q.paused_at, now()), paused_by = excluded.paused_by,
+    paused_until = excluded.paused_until, pause_reason = excluded.pause_reason;
+
+
+-- name: resume_queue
+update holdfast.queues q
+set paused_at = null, paused_by = null, paused_until = null, pause_reason = null
+where q.name = %(queue)s
+returning q.name;
+
+
+-- name: take_sweep
+-- One worker at a time walks below the floor of a queue; the winner sets when the next may.
+insert into holdfast.queues as q (name, sweep_due_at)
+select u.queue, clock_timestamp() + make_interval(secs => %(every)s::double precision)
+from unnest(%(queues)s::text[]) as u (queue)
+order by u.queue
+on conflict (name) do update
+set sweep_due_at = excluded.sweep_due_at
+where q.sweep_due_at <= clock_timestamp()
+returning q.name;
+
+
+-- name: prune_keys
+-- Keys whose window is over, unless they still stand for a task that waits.
+delete from holdfast.task_keys k
+where k.ctid = any (array(
+    select c.ctid
+    from holdfast.task_keys c
+    where c.expires_at <= now()
+        and not exists (
+            select from holdfast.tasks t
+            where t.id = c.task_id and (t.mark is null or t.mark = 'paused')
+        )
+    order by c.expires_at
+    limit %(limit)s
+    for update skip locked
+))
+returning k.key;
+
+
+-- name: prune_cancelled
+-- Cancelled tasks past their retention; dead letters stay until someone forgets them.
+delete from holdfast.tasks t
+where t.ctid = any (array(
+    select c.ctid
+    from holdfast.tasks c
+    where c.mark = 'cancelled' and c.marked_at <= coalesce(%(now)s::timestamptz, now()) - make_interval(days => %(days)s)
+    order by c.marked_at
+    limit %(limit)s
+    for update skip locked
+))
+returning t.id::text;
