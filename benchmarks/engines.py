@@ -17,6 +17,7 @@ from uuid_utils import uuid7
 
 from holdfast.store.floor import Floor, Snapshot, Sweep
 from holdfast.store.migrate import migrate_up
+from holdfast.store.pool import PINNED
 from holdfast.store.sql import load
 
 KINDS = 10
@@ -59,7 +60,7 @@ class Frozen:
     name = "frozen"
 
     def __init__(self, conn: Connection[TupleRow], queue: str, payload: str) -> None:
-        self._cursor = conn.cursor()
+        self._cursor = conn.cursor(binary=True)
         self._sql = _named(Path(__file__).parent / "frozen.sql")
         self._queue, self._payload = queue, payload
         self._floor = datetime(1, 1, 1, tzinfo=UTC)
@@ -119,7 +120,7 @@ class Ours:
     name = "holdfast"
 
     def __init__(self, conn: Connection[TupleRow], queue: str, payload: str) -> None:
-        self._cursor = conn.cursor()
+        self._cursor = conn.cursor(binary=True)
         self._sql = load("tasks.sql")
         self._queue, self._payload = queue, payload
         self._worker = str(uuid4())
@@ -226,4 +227,4 @@ ENGINES: dict[str, type[Frozen] | type[Ours]] = {"frozen": Frozen, "holdfast": O
 
 def connect(url: str) -> Connection[TupleRow]:
     """A connection as the minimal client wants it."""
-    return psycopg.connect(url, autocommit=True)
+    return psycopg.connect(url, autocommit=True, options=PINNED)

@@ -135,8 +135,8 @@ begin
                     where t.id = holder and (t.mark = 'paused' or t.id in (select id from dropped union all select id from stepped_out))
                     returning t.*
                 ), placed as (
-                    insert into holdfast.ready (run_at, id, priority, queue, kind, bucket)
-                    select c.run_at, c.id, c.priority, c.queue, c.kind, c.bucket from changed c where c.mark is null
+                    insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket)
+                    select c.run_at, c.id, c.timeout_seconds, c.priority, c.queue, c.kind, c.bucket from changed c where c.mark is null
                 )
                 select exists (select from changed) into queued;
             end if;
@@ -199,31 +199,26 @@ begin
         -- Taking a key may have waited for another producer.
         clock := clock_timestamp();
     end if;
-    with fresh as materialized (
-        select
-            u.id,
-            greatest(u.run_at, clock) as run_at,
-            coalesce(u.kind, kinds[1]) as kind,
-            coalesce(u.queue, queues[1], 'default') as queue,
-            coalesce(u.priority, priorities[1], 2::smallint) as priority,
-            coalesce(u.version, versions[1], 1::smallint) as version,
-            u.payload, u.subject, u.trace_id, u.key, u.expires_at, u.bucket, u.max_attempts, u.timeout
-        from unnest(ids, kinds, payloads, queues, priorities, run_ats, versions, subjects, trace_ids, keys, expires_ats, bucket_names, attempts_max, timeouts)
-            as u (id, kind, payload, queue, priority, run_at, version, subject, trace_id, key, expires_at, bucket, max_attempts, timeout)
-        where u.id <> all (known)
-    ), facts as (
+    with facts as (
         insert into holdfast.tasks (
             id, enqueued_at, run_at, expires_at, timeout_seconds, max_attempts, priority, version,
             kind, queue, payload, subject, trace_id, key, bucket
         )
         select
-            f.id, clock, f.run_at, f.expires_at, f.timeout, f.max_attempts, f.priority, f.version,
-            f.kind, f.queue, f.payload, f.subject, f.trace_id, f.key, f.bucket
-        from fresh f
+            u.id, clock, greatest(u.run_at, clock), u.expires_at, u.timeout, u.max_attempts,
+            coalesce(u.priority, priorities[1], 2::smallint),
+            coalesce(u.version, versions[1], 1::smallint),
+            coalesce(u.kind, kinds[1]),
+            coalesce(u.queue, queues[1], 'default'),
+            u.payload, u.subject, u.trace_id, u.key, u.bucket
+        from unnest(ids, kinds, payloads, queues, priorities, run_ats, versions, subjects, trace_ids, keys, expires_ats, bucket_names, attempts_max, timeouts)
+            as u (id, kind, payload, queue, priority, run_at, version, subject, trace_id, key, expires_at, bucket, max_attempts, timeout)
+        where u.id <> all (known)
+        returning id, run_at, timeout_seconds, priority, queue, kind, bucket
     )
-    insert into holdfast.ready (run_at, id, priority, queue, kind, bucket)
-    select f.run_at, f.id, f.priority, f.queue, f.kind, f.bucket
-    from fresh f;
+    insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket)
+    select f.run_at, f.id, f.timeout_seconds, f.priority, f.queue, f.kind, f.bucket
+    from facts f;
 end
 $$;
 
@@ -304,7 +299,9 @@ from holdfast.enqueue_many(
 -- Takes up to `limit` tasks out of ready, range by range in the order given (one range per queue and
 -- priority, from its floor), under one new fence. Tasks that stand behind a bucket go to waiting
 -- instead. The first row tells what the caller's floor needs: the snapshot and its time.
-with picked as (
+with token as materialized (
+    select nextval('holdfast.fence') as fence
+), picked as (
     delete from holdfast.ready r
     where r.ctid = any (array(
         select x.place
@@ -330,38 +327,32 @@ with picked as (
         ) x
         limit %(limit)s
     ))
-    returning r.id, r.run_at, r.priority, r.queue, r.kind, r.bucket
-), gates as (
-    select p.id, coalesce(p.bucket, b.name) as bucket
-    from picked p
-    left join holdfast.buckets b on b.kind = p.kind
-    where p.bucket is not null or b.name is not null
+    returning r.id, r.run_at, r.timeout_seconds, r.priority, r.queue, r.kind, r.bucket
+), gated as materialized (
+    -- Kinds that stand behind a bucket of their own: usually none.
+    select coalesce(array_agg(b.kind), '{}') as kinds from holdfast.buckets b where b.kind is not null
 ), made as (
     -- A bucket named at enqueue lets one task run at a time until a limit says otherwise.
     insert into holdfast.buckets (name, capacity)
     select distinct p.bucket, 1 from picked p where p.bucket is not null
     on conflict (name) do nothing
 ), waits as (
-    insert into holdfast.waiting (position, id, priority, bucket, queue, kind)
-    select (extract(epoch from p.run_at) * 1000000)::bigint, p.id, p.priority, g.bucket, p.queue, p.kind
-    from gates g
-    join picked p on p.id = g.id
-    returning 1
-), token as materialized (
-    select nextval('holdfast.fence') as fence
-), facts as materialized (
-    select t.*, k.fence
+    insert into holdfast.waiting (position, id, timeout_seconds, priority, bucket, queue, kind)
+    select
+        (extract(epoch from p.run_at) * 1000000)::bigint, p.id, p.timeout_seconds, p.priority,
+        coalesce(p.bucket, 'kind:' || p.kind), p.queue, p.kind
     from picked p
-    join holdfast.tasks t on t.id = p.id
-    cross join token k
-    where not exists (select from gates g where g.id = p.id)
+    where p.bucket is not null or p.kind = any ((select g.kinds from gated g)::text[])
+    returning 1
 ), started as (
     insert into holdfast.running (id, fence, started_at, deadline_at, worker)
     select
-        f.id, f.fence, now(),
-        now() + make_interval(secs => coalesce(f.timeout_seconds, %(timeout)s::double precision)),
+        p.id, (select k.fence from token k), now(),
+        now() + make_interval(secs => coalesce(p.timeout_seconds, %(timeout)s::double precision)),
         %(worker)s::uuid
-    from facts f
+    from picked p
+    where p.bucket is null and p.kind <> all ((select g.kinds from gated g)::text[])
+    returning id, fence
 )
 select
     null as id, pg_snapshot_xmin(pg_current_snapshot())::text::bigint as fence, null as kind, null as queue,
@@ -372,10 +363,11 @@ select
     pg_snapshot_xmax(pg_current_snapshot())::text::bigint as polls, null::smallint as rate_limits
 union all
 select
-    f.id::text, f.fence, f.kind, f.queue, f.priority, f.payload::text, f.version, f.run_at,
-    f.enqueued_at, f.expires_at, f.subject, f.trace_id, f.key, f.bucket, f.max_attempts, f.timeout_seconds,
-    f.attempts, f.failures, f.crashes, f.polls, f.rate_limits
-from facts f;
+    t.id::text, s.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
+    t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, t.bucket, t.max_attempts, t.timeout_seconds,
+    t.attempts, t.failures, t.crashes, t.polls, t.rate_limits
+from started s
+join holdfast.tasks t on t.id = s.id;
 
 
 -- name: claim_waiting
@@ -415,7 +407,7 @@ with open as materialized (
         ) x
         limit %(limit)s
     ))
-    returning w.id, w.bucket
+    returning w.id, w.bucket, w.timeout_seconds
 ), used as (
     update holdfast.buckets b
     set in_use = b.in_use + p.tasks, turn = p.turn
@@ -423,25 +415,22 @@ with open as materialized (
     where b.name = p.bucket
 ), token as materialized (
     select nextval('holdfast.fence') as fence
-), facts as materialized (
-    select t.*, k.fence, p.bucket as held_bucket
-    from picked p
-    join holdfast.tasks t on t.id = p.id
-    cross join token k
 ), started as (
     insert into holdfast.running (id, fence, started_at, deadline_at, worker, bucket)
     select
-        f.id, f.fence, now(),
-        now() + make_interval(secs => coalesce(f.timeout_seconds, %(timeout)s::double precision)),
+        p.id, (select k.fence from token k), now(),
+        now() + make_interval(secs => coalesce(p.timeout_seconds, %(timeout)s::double precision)),
         %(worker)s::uuid,
-        f.held_bucket
-    from facts f
+        p.bucket
+    from picked p
+    returning id, fence, bucket
 )
 select
-    f.id::text, f.fence, f.kind, f.queue, f.priority, f.payload::text, f.version, f.run_at,
-    f.enqueued_at, f.expires_at, f.subject, f.trace_id, f.key, f.held_bucket as bucket, f.max_attempts, f.timeout_seconds,
-    f.attempts, f.failures, f.crashes, f.polls, f.rate_limits
-from facts f;
+    t.id::text, s.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
+    t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, s.bucket, t.max_attempts, t.timeout_seconds,
+    t.attempts, t.failures, t.crashes, t.polls, t.rate_limits
+from started s
+join holdfast.tasks t on t.id = s.id;
 
 
 -- name: shunt
@@ -466,14 +455,14 @@ with heads as materialized (
         select h.place from heads h
         where h.bucket is not null or exists (select from holdfast.buckets b where b.kind = h.kind)
     ))
-    returning r.id, r.run_at, r.priority, r.queue, r.kind, r.bucket
+    returning r.id, r.run_at, r.timeout_seconds, r.priority, r.queue, r.kind, r.bucket
 ), made as (
     insert into holdfast.buckets (name, capacity)
     select distinct p.bucket, 1 from picked p where p.bucket is not null
     on conflict (name) do nothing
 ), waits as (
-    insert into holdfast.waiting (position, id, priority, bucket, queue, kind)
-    select (extract(epoch from p.run_at) * 1000000)::bigint, p.id, p.priority, coalesce(p.bucket, b.name), p.queue, p.kind
+    insert into holdfast.waiting (position, id, timeout_seconds, priority, bucket, queue, kind)
+    select (extract(epoch from p.run_at) * 1000000)::bigint, p.id, p.timeout_seconds, p.priority, coalesce(p.bucket, b.name), p.queue, p.kind
     from picked p
     left join holdfast.buckets b on b.kind = p.kind
     returning 1
@@ -483,17 +472,19 @@ select count(*)::integer from waits;
 
 -- name: complete
 -- Success: out of running under the fence, out of tasks, into history, in one statement. Ids that do
--- not come back were refused.
+-- not come back were refused. Slots of buckets are freed by `free_slots` in the same transaction, so
+-- that tasks without a limit pay nothing for those that have one.
 with gone as (
     delete from holdfast.running r
     using unnest(%(ids)s::uuid[], %(fences)s::bigint[], %(results)s::jsonb[]) as v (id, fence, result)
     where r.id = v.id and r.fence = v.fence
-    returning r.id, r.fence, r.worker, r.started_at, r.bucket, v.result
+    returning r.id, r.fence, r.worker, r.started_at, v.result
 ), done as (
     delete from holdfast.tasks t
     using gone g
     where t.id = g.id
-    returning t.*, g.fence, g.worker, g.started_at, g.result
+    returning t.id, t.enqueued_at, t.attempts, t.polls, t.failures, t.crashes, t.priority, t.version, t.kind,
+        t.queue, t.payload, t.subject, t.trace_id, t.key, g.fence, g.worker, g.started_at, g.result
 ), kept as (
     insert into holdfast.task_history (
         id, finished_at, enqueued_at, started_at, fence, worker, attempts, polls, failures, crashes,
@@ -505,20 +496,9 @@ with gone as (
         case when pg_column_size(d.payload) <= 2048 then d.payload end,
         d.result, d.subject, d.trace_id, d.key
     from done d
-), returned as materialized (
-    select g.bucket, count(*)::integer as tasks from gone g where g.bucket is not null group by g.bucket
-), locked as materialized (
-    -- Locked in the order of their names, so that two settlers cannot deadlock.
-    select b.name from holdfast.buckets b where b.name in (select x.bucket from returned x) order by b.name for update
-), freed as (
-    update holdfast.buckets b
-    set in_use = b.in_use - x.tasks
-    from returned x
-    join locked l on l.name = x.bucket
-    where b.name = x.bucket
 ), counted as (
     insert into holdfast.settled_deltas (settled_at, tasks, run_seconds, kind, ended_as)
-    select coalesce(%(now)s::timestamptz, now()), count(*), sum(extract(epoch from now() - d.started_at)::double precision), d.kind, 'complete'
+    select coalesce(%(now)s::timestamptz, now()), count(*), sum(date_part('epoch', now() - d.started_at)), d.kind, 'complete'
     from done d
     group by d.kind
 )
@@ -541,7 +521,7 @@ with verdicts as materialized (
     delete from holdfast.running r
     using verdicts v
     where r.id = v.id and r.fence = v.fence
-    returning r.id, r.worker, r.started_at, r.bucket as held_bucket, v.*
+    returning r.worker, r.started_at, v.*
 ), changed as (
     update holdfast.tasks t
     set attempts = t.attempts + g.attempts,
@@ -565,10 +545,10 @@ with verdicts as materialized (
     from gone g
     cross join clock c
     where t.id = g.id
-    returning t.id, t.run_at, t.priority, t.queue, t.kind, t.bucket, t.mark
+    returning t.id, t.run_at, t.timeout_seconds, t.priority, t.queue, t.kind, t.bucket, t.mark
 ), back as (
-    insert into holdfast.ready (run_at, id, priority, queue, kind, bucket)
-    select c.run_at, c.id, c.priority, c.queue, c.kind, c.bucket
+    insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket)
+    select c.run_at, c.id, c.timeout_seconds, c.priority, c.queue, c.kind, c.bucket
     from changed c
     where c.mark is null
 ), noted as (
@@ -582,26 +562,31 @@ with verdicts as materialized (
     from gone g
     join changed c on c.id = g.id
     cross join clock k
-), returned as materialized (
-    select g.held_bucket as bucket, count(*)::integer as tasks from gone g where g.held_bucket is not null group by g.held_bucket
-), locked as materialized (
-    -- Locked in the order of their names, so that two settlers cannot deadlock.
-    select b.name from holdfast.buckets b where b.name in (select x.bucket from returned x) order by b.name for update
-), freed as (
-    update holdfast.buckets b
-    set in_use = b.in_use - x.tasks
-    from returned x
-    join locked l on l.name = x.bucket
-    where b.name = x.bucket
 ), counted as (
     insert into holdfast.settled_deltas (settled_at, tasks, run_seconds, kind, ended_as)
-    select k.now, count(*), sum(extract(epoch from now() - g.started_at)::double precision), c.kind, g.move
+    select k.now, count(*), sum(date_part('epoch', now() - g.started_at)), c.kind, g.move
     from gone g
     join changed c on c.id = g.id
     cross join clock k
     group by k.now, c.kind, g.move
 )
 select c.id::text from changed c;
+
+
+-- name: free_slots
+-- Gives back what settled tasks held, in the order of the buckets' names, so that two settlers cannot
+-- deadlock.
+with locked as materialized (
+    select b.name, u.tasks
+    from unnest(%(buckets)s::text[], %(counts)s::integer[]) as u (bucket, tasks)
+    join holdfast.buckets b on b.name = u.bucket
+    order by b.name
+    for update of b
+)
+update holdfast.buckets b
+set in_use = b.in_use - l.tasks
+from locked l
+where b.name = l.name;
 
 
 -- name: note_late
@@ -771,10 +756,10 @@ with xid as materialized (
     set mark = null, marked_at = null, mark_reason = null, run_at = greatest(t.run_at, clock_timestamp())
     from xid
     where xid.number is not null and t.id = any (%(ids)s::uuid[]) and t.mark = 'paused'
-    returning t.id, t.run_at, t.priority, t.queue, t.kind, t.bucket
+    returning t.id, t.run_at, t.timeout_seconds, t.priority, t.queue, t.kind, t.bucket
 ), back as (
-    insert into holdfast.ready (run_at, id, priority, queue, kind, bucket)
-    select c.run_at, c.id, c.priority, c.queue, c.kind, c.bucket from changed c
+    insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket)
+    select c.run_at, c.id, c.timeout_seconds, c.priority, c.queue, c.kind, c.bucket from changed c
 )
 select id::text from changed;
 
@@ -793,10 +778,10 @@ with xid as materialized (
         run_at = greatest(t.run_at, clock_timestamp())
     from xid
     where xid.number is not null and t.id = any (%(ids)s::uuid[]) and t.mark in ('failed', 'cancelled')
-    returning t.id, t.run_at, t.priority, t.queue, t.kind, t.bucket
+    returning t.id, t.run_at, t.timeout_seconds, t.priority, t.queue, t.kind, t.bucket
 ), back as (
-    insert into holdfast.ready (run_at, id, priority, queue, kind, bucket)
-    select c.run_at, c.id, c.priority, c.queue, c.kind, c.bucket from changed c
+    insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket)
+    select c.run_at, c.id, c.timeout_seconds, c.priority, c.queue, c.kind, c.bucket from changed c
 )
 select id::text from changed;
 

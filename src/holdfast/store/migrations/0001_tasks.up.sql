@@ -54,6 +54,7 @@ create index tasks_expiring on holdfast.tasks (expires_at) where expires_at is n
 create table holdfast.ready (
     run_at timestamptz not null,
     id uuid not null,
+    timeout_seconds real,
     priority smallint not null,
     queue text not null,
     kind text not null,
@@ -82,6 +83,7 @@ comment on table holdfast.buckets is 'what tasks stand behind: a limit, a pause,
 create table holdfast.waiting (
     position bigint not null,
     id uuid not null,
+    timeout_seconds real,
     priority smallint not null,
     bucket text not null,
     queue text not null,
@@ -163,7 +165,7 @@ create table holdfast.task_history (
     key text
 ) partition by range (finished_at);
 create index task_history_id on holdfast.task_history (id);
-create index task_history_kind on holdfast.task_history (kind, finished_at);
+create index task_history_finished on holdfast.task_history using brin (finished_at) with (pages_per_range = 16);
 comment on table holdfast.task_history is 'completed tasks, lean, with their execution time';
 
 create table holdfast.task_attempts (
