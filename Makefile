@@ -24,7 +24,7 @@ check: lint imports types test ## all that must hold before a commit
 
 lint: ## format, lint, spelling
 	$(BIN)/ruff format --check --quiet .
-	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff check --quiet --output-format concise .
 	$(BIN)/codespell src tests benchmarks docs *.md
 
 imports: ## rooms import downward only
@@ -37,7 +37,7 @@ test: ## every test, on a real PostgreSQL
 	$(BIN)/pytest -n $(JOBS)
 
 fix: ## format and mend what can be mended
-	$(BIN)/ruff check --fix --quiet .
+	$(BIN)/ruff check --fix --quiet --output-format concise .
 	$(BIN)/ruff format --quiet .
 
 dev: ## rerun the tests that failed last, stop at the first

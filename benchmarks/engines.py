@@ -3,6 +3,9 @@
 The client is minimal on purpose: one connection, arrays passed as text, no decoding of payloads.
 """
 
+import asyncio
+import random
+import string
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,7 +14,7 @@ from typing import Protocol
 from uuid import uuid4
 
 import psycopg
-from psycopg import Connection
+from psycopg import AsyncConnection, Connection
 from psycopg.rows import TupleRow
 from uuid_utils import uuid7
 
@@ -47,10 +50,8 @@ class Engine(Protocol):
 
 def payload_of(size: int) -> str:
     """JSON of about the given size; large ones do not compress."""
-    import random
-
     letters = random.Random(size)
-    filler = "".join(letters.choices("abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", k=max(0, size - 60)))
+    filler = "".join(letters.choices(string.ascii_letters + string.digits, k=max(0, size - 60)))
     return '{"episode": 7, "shot": 3, "note": "' + filler + '"}'
 
 
@@ -70,12 +71,12 @@ class Frozen:
     def install(conn: Connection[TupleRow]) -> None:
         """Make its tables."""
         conn.execute("drop schema if exists frozen cascade")
-        conn.execute(_named(Path(__file__).parent / "frozen.sql")["schema"])  # type: ignore[arg-type]
+        conn.execute(_named(Path(__file__).parent / "frozen.sql")["schema"])
 
     def enqueue(self, tasks: int) -> None:
         """Add tasks in one statement."""
         self._cursor.execute(
-            self._sql["enqueue"],  # type: ignore[arg-type]
+            self._sql["enqueue"],
             {
                 "queue": self._queue,
                 "kinds": [f"kind.{i % KINDS}" for i in range(tasks)],
@@ -91,10 +92,13 @@ class Frozen:
         rescan = began >= self._rescan_at
         floor = datetime(1, 1, 1, tzinfo=UTC) if rescan else self._floor
         self._cursor.execute(
-            self._sql["claim"],  # type: ignore[arg-type]
+            self._sql["claim"],
             {
-                "lanes": [0, 1, 2, 3], "floors": [floor] * 4, "queue": self._queue,
-                "limit": limit, "worker": "bench",
+                "lanes": [0, 1, 2, 3],
+                "floors": [floor] * 4,
+                "queue": self._queue,
+                "limit": limit,
+                "worker": "bench",
             },
             prepare=True,
         )
@@ -108,9 +112,7 @@ class Frozen:
 
     def complete(self, taken: Taken) -> int:
         """Finish them."""
-        self._cursor.execute(
-            self._sql["complete"], {"ids": taken.ids, "tokens": taken.fences}, prepare=True  # type: ignore[arg-type]
-        )
+        self._cursor.execute(self._sql["complete"], {"ids": taken.ids, "tokens": taken.fences}, prepare=True)
         return len(self._cursor.fetchall())
 
 
@@ -127,21 +129,29 @@ class Ours:
         self._floor = Floor([queue])
         self._sweep = Sweep(self._floor)
         self.slowest_sweep_seconds = 0.0
-        conn.execute(
-            self._sql["register_worker"], {"worker": self._worker, "name": "bench", "lease": 3600}
-        )
+        conn.execute(self._sql["register_worker"], {"worker": self._worker, "name": "bench", "lease": 3600})
 
     @staticmethod
     def install(conn: Connection[TupleRow]) -> None:
         """Make its tables."""
         conn.execute("drop schema if exists holdfast cascade")
-        migrate_up(conn, "holdfast")
+        asyncio.run(_migrate(conn.info.dsn))
 
     def enqueue(self, tasks: int) -> None:
         """Add tasks in one statement."""
         values: dict[str, object] = dict.fromkeys(
-            ("run_ats", "versions", "subjects", "keys", "uniques", "expires_ats", "bucket_names",
-             "attempts_max", "timeouts", "priorities")
+            (
+                "run_ats",
+                "versions",
+                "subjects",
+                "keys",
+                "uniques",
+                "expires_ats",
+                "bucket_names",
+                "attempts_max",
+                "timeouts",
+                "priorities",
+            )
         )
         values |= {
             "ids": "{" + ",".join(str(uuid7()) for _ in range(tasks)) + "}",
@@ -160,8 +170,13 @@ class Ours:
             if swept.count:
                 return swept
         ranges = self._floor.ranges()
-        rows = self._claim(limit, [r.queue for r in ranges], [r.priority for r in ranges],
-                           [r.start for r in ranges], [r.end for r in ranges])
+        rows = self._claim(
+            limit,
+            [r.queue for r in ranges],
+            [r.priority for r in ranges],
+            [r.start for r in ranges],
+            [r.end for r in ranges],
+        )
         head, *claims = rows
         seen = Snapshot(head[1], head[19], head[8])
         self._floor.learn(
@@ -169,12 +184,20 @@ class Ours:
         )
         return _taken(claims)
 
-    def _claim(self, limit: int, queues: list[str], priorities: list[int], froms: list[datetime],
-               tos: list[datetime]) -> list[TupleRow]:
+    def _claim(
+        self, limit: int, queues: list[str], priorities: list[int], froms: list[datetime], tos: list[datetime]
+    ) -> list[TupleRow]:
         self._cursor.execute(
             self._sql["claim"],
-            {"queues": queues, "priorities": priorities, "froms": froms, "tos": tos, "limit": limit,
-             "timeout": 600.0, "worker": self._worker},
+            {
+                "queues": queues,
+                "priorities": priorities,
+                "froms": froms,
+                "tos": tos,
+                "limit": limit,
+                "timeout": 600.0,
+                "worker": self._worker,
+            },
             prepare=True,
         )
         return self._cursor.fetchall()
@@ -183,7 +206,8 @@ class Ours:
         now = time.monotonic()
         if not self._sweep.walking:
             self._cursor.execute(
-                self._sql["take_sweep"], {"queues": [self._queue], "every": self._sweep.walk_seconds},
+                self._sql["take_sweep"],
+                {"queues": [self._queue], "every": self._sweep.walk_seconds},
                 prepare=True,
             )
             self._sweep.begin([queue for (queue,) in self._cursor.fetchall()], now)
@@ -192,8 +216,13 @@ class Ours:
         ranges = self._sweep.slice()
         rows: list[TupleRow] = []
         if ranges:
-            _, *rows = self._claim(limit, [r.queue for r in ranges], [r.priority for r in ranges],
-                                   [r.start for r in ranges], [r.end for r in ranges])
+            _, *rows = self._claim(
+                limit,
+                [r.queue for r in ranges],
+                [r.priority for r in ranges],
+                [r.start for r in ranges],
+                [r.end for r in ranges],
+            )
         cost = time.monotonic() - now
         self.slowest_sweep_seconds = max(self.slowest_sweep_seconds, cost)
         self._sweep.learn(cost, time.monotonic())
@@ -228,3 +257,8 @@ ENGINES: dict[str, type[Frozen] | type[Ours]] = {"frozen": Frozen, "holdfast": O
 def connect(url: str) -> Connection[TupleRow]:
     """A connection as the minimal client wants it."""
     return psycopg.connect(url, autocommit=True, options=PINNED)
+
+
+async def _migrate(url: str) -> None:
+    async with await AsyncConnection.connect(url, autocommit=True) as conn:
+        await migrate_up(conn, "holdfast")

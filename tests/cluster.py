@@ -62,7 +62,12 @@ def _as_postgres(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess
     user = "postgres" if os.geteuid() == 0 else None
     return subprocess.run(
         [str(part) for part in command],
-        check=True, capture_output=True, text=True, cwd=cwd, user=user, group=user,
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        user=user,
+        group=user,
         extra_groups=[] if user else None,
     )
 
@@ -81,19 +86,37 @@ def postgres(version: int = 15, settings: Mapping[str, str] = QUICK) -> Iterator
     options = " ".join(f"-c {name}={value}" for name, value in settings.items())
     try:
         _as_postgres(
-            reachable / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8",
-            "--no-locale", "-N", cwd=folder,
+            reachable / "initdb",
+            "-D",
+            data,
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--no-locale",
+            "-N",
+            cwd=folder,
         )
         _as_postgres(
-            reachable / "pg_ctl", "-D", data, "-w", "-t", "60", "-l", folder / "log", "-o",
-            f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 {options}", "start", cwd=folder,
+            reachable / "pg_ctl",
+            "-D",
+            data,
+            "-w",
+            "-t",
+            "60",
+            "-l",
+            folder / "log",
+            "-o",
+            f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 {options}",
+            "start",
+            cwd=folder,
         )
         try:
             yield f"postgresql://postgres@127.0.0.1:{port}"
         finally:
-            _as_postgres(
-                reachable / "pg_ctl", "-D", data, "-m", "immediate", "-w", "stop", cwd=folder
-            )
+            _as_postgres(reachable / "pg_ctl", "-D", data, "-m", "immediate", "-w", "stop", cwd=folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -126,7 +149,9 @@ def pgbouncer(url: str) -> Iterator[str]:
         account = pwd.getpwnam(user)
         for path in (folder, config):
             os.chown(path, account.pw_uid, account.pw_gid)
-    process = subprocess.Popen([program, "-q", str(config)], user=user, group=user, extra_groups=[] if user else None)
+    process = subprocess.Popen(
+        [program, "-q", str(config)], user=user, group=user, extra_groups=[] if user else None
+    )
     try:
         _await(port)
         yield f"postgresql://postgres@127.0.0.1:{port}"

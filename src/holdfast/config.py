@@ -7,7 +7,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 class Settings(BaseSettings):
     """Where the database is, and the limits on what it is given."""
 
-    model_config = SettingsConfigDict(env_prefix="HOLDFAST_", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="HOLDFAST_", frozen=True, populate_by_name=True)
 
     database_url: str = Field(
         default="",

@@ -30,7 +30,7 @@ class Policy:
     """What the kind, the queue and the settings say where the task itself says nothing."""
 
     max_attempts: int = MAX_ATTEMPTS_DEFAULT
-    backoff: Backoff = Backoff()
+    backoff: Backoff = field(default_factory=Backoff)
     jitter: random.Random = field(default_factory=random.Random, compare=False)
 
 
@@ -96,9 +96,7 @@ def _failed(claim: Claim, failure: Failure, after: float | None, policy: Policy)
     free = rule.spends is Spends.RATE_LIMITS and claim.rate_limits < RATE_LIMITS_FREE
     if free:
         wait = _wait(claim.rate_limits, after, policy)
-        return Verdict(
-            Move.RETRY, Spent(attempts=1, rate_limits=1), after_seconds=wait, failure=failure
-        )
+        return Verdict(Move.RETRY, Spent(attempts=1, rate_limits=1), after_seconds=wait, failure=failure)
     spent = Spent(
         attempts=1,
         failures=int(rule.spends in (Spends.FAILURES, Spends.RATE_LIMITS)),

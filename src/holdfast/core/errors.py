@@ -28,9 +28,7 @@ class LeaseLost(HoldfastError):
     """The worker lost its lease: whatever it held may run elsewhere."""
 
     def __init__(self, worker: str) -> None:
-        super().__init__(
-            f"worker {worker} has lost its lease: stop its handlers, then register a new worker"
-        )
+        super().__init__(f"worker {worker} has lost its lease: stop its handlers, then register a new worker")
 
 
 class TaskNotFound(HoldfastError):

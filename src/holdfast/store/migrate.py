@@ -4,6 +4,7 @@ Run as `python -m holdfast.store.migrate up|down|plan|grants`; the database is t
 """
 
 import argparse
+import asyncio
 import hashlib
 import re
 import sys
@@ -12,13 +13,12 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import LiteralString
 
-import psycopg
-from psycopg import Connection, sql
-from psycopg.rows import TupleRow
+from psycopg import AsyncConnection, sql
 
 from holdfast.config import Settings
 from holdfast.core.errors import SchemaError
 from holdfast.store.partitions import ensure_partitions
+from holdfast.store.pool import Conn
 from holdfast.store.sql import in_schema, load
 
 _FILE = re.compile(r"^(\d{4})_(\w+)\.up\.sql$")
@@ -56,43 +56,43 @@ def migrations(schema: str) -> list[Migration]:
     return sorted(found, key=lambda migration: migration.number)
 
 
-def migrate_up(conn: Connection[TupleRow], schema: str) -> list[Migration]:
+async def migrate_up(conn: Conn, schema: str) -> list[Migration]:
     """Apply what is missing, then lay down the functions of this version; returns what was applied."""
-    with conn.transaction():
-        conn.execute(_LOCK)
-        conn.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)))
-        conn.execute(
+    async with conn.transaction():
+        await conn.execute(_LOCK)
+        await conn.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)))
+        await conn.execute(
             in_schema(
                 "create table if not exists holdfast.migrations (number integer primary key, "
                 "name text not null, checksum text not null, applied_at timestamptz not null default now())",
                 schema,
             )
         )
-        pending = _pending(conn, schema)
+        pending = await _pending(conn, schema)
         for migration in pending:
-            conn.execute(migration.up)
-            conn.execute(
+            await conn.execute(migration.up)
+            await conn.execute(
                 in_schema("insert into holdfast.migrations values (%s, %s, %s)", schema),
                 [migration.number, migration.name, migration.checksum],
             )
         for statement in function_statements(schema):
-            conn.execute(statement)
-    ensure_partitions(conn, schema)
+            await conn.execute(statement)
+    await ensure_partitions(conn, schema)
     return pending
 
 
-def migrate_down(conn: Connection[TupleRow], schema: str, to: int = 0) -> list[Migration]:
+async def migrate_down(conn: Conn, schema: str, to: int = 0) -> list[Migration]:
     """Take back the migrations above a number, newest first; returns what was taken back."""
-    with conn.transaction():
-        conn.execute(_LOCK)
-        applied = _applied(conn, schema)
+    async with conn.transaction():
+        await conn.execute(_LOCK)
+        applied = await _applied(conn, schema)
         undone = [m for m in reversed(migrations(schema)) if m.number in applied and m.number > to]
         if undone and to == 0:
-            for signature in _functions(conn, schema):
-                conn.execute(in_schema(f"drop function if exists {signature}", schema))
+            for signature in await _functions(conn, schema):
+                await conn.execute(in_schema(f"drop function if exists {signature}", schema))
         for migration in undone:
-            conn.execute(migration.down)
-            conn.execute(
+            await conn.execute(migration.down)
+            await conn.execute(
                 in_schema("delete from holdfast.migrations where number = %s", schema),
                 [migration.number],
             )
@@ -109,13 +109,14 @@ def grants(schema: str) -> LiteralString:
     return load("grants.sql", schema)["grants"]
 
 
-def require_current(conn: Connection[TupleRow], schema: str) -> None:
+async def require_current(conn: Conn, schema: str) -> None:
     """Refuse to work on a schema that is older or newer than this package."""
-    exists = conn.execute("select to_regclass(%s)", [f"{schema}.migrations"]).fetchone()
+    cursor = await conn.execute("select to_regclass(%s)", [f"{schema}.migrations"])
+    exists = await cursor.fetchone()
     if exists is None or exists[0] is None:
         raise SchemaError(f"the schema {schema} has no tables yet: run `holdfast migrate`")
     newest = max(migration.number for migration in migrations(schema))
-    at = max(_applied(conn, schema), default=0)
+    at = max(await _applied(conn, schema), default=0)
     if at < newest:
         raise SchemaError(
             f"the schema {schema} is at {at}, this package needs {newest}: run `holdfast migrate`"
@@ -126,13 +127,13 @@ def require_current(conn: Connection[TupleRow], schema: str) -> None:
         )
 
 
-def _applied(conn: Connection[TupleRow], schema: str) -> dict[int, str]:
-    rows = conn.execute(in_schema("select number, checksum from holdfast.migrations", schema))
-    return {number: checksum for number, checksum in rows}
+async def _applied(conn: Conn, schema: str) -> dict[int, str]:
+    rows = await conn.execute(in_schema("select number, checksum from holdfast.migrations", schema))
+    return {number: checksum async for number, checksum in rows}
 
 
-def _pending(conn: Connection[TupleRow], schema: str) -> list[Migration]:
-    applied = _applied(conn, schema)
+async def _pending(conn: Conn, schema: str) -> list[Migration]:
+    applied = await _applied(conn, schema)
     for migration in migrations(schema):
         if applied.get(migration.number, migration.checksum) != migration.checksum:
             raise SchemaError(
@@ -142,12 +143,12 @@ def _pending(conn: Connection[TupleRow], schema: str) -> list[Migration]:
     return [migration for migration in migrations(schema) if migration.number not in applied]
 
 
-def _functions(conn: Connection[TupleRow], schema: str) -> Sequence[str]:
-    rows = conn.execute(
+async def _functions(conn: Conn, schema: str) -> Sequence[str]:
+    rows = await conn.execute(
         "select p.oid::regprocedure::text from pg_proc p where p.pronamespace = %s::regnamespace",
         [schema],
     )
-    return [signature for (signature,) in rows]
+    return [signature async for (signature,) in rows]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -160,17 +161,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.verb == "grants":
         sys.stdout.write(grants(settings.schema_name) + "\n")
         return 0
-    with psycopg.connect(settings.database_url, autocommit=True) as conn:
-        match chosen.verb:
-            case "up":
-                done = migrate_up(conn, settings.schema_name)
-            case "down":
-                done = migrate_down(conn, settings.schema_name, chosen.to)
-            case _:
-                done = _pending(conn, settings.schema_name)
+    done = asyncio.run(_run(chosen.verb, settings, chosen.to))
     for migration in done:
         sys.stdout.write(f"{migration.number:04} {migration.name}\n")
     return 0
+
+
+async def _run(verb: str, settings: Settings, to: int) -> list[Migration]:
+    schema = settings.schema_name
+    url = settings.database_url
+    async with await AsyncConnection.connect(url, autocommit=True) as conn:
+        match verb:
+            case "up":
+                return await migrate_up(conn, schema)
+            case "down":
+                return await migrate_down(conn, schema, to)
+            case _:
+                return await _pending(conn, schema)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,9 @@ from datetime import UTC, date, datetime, timedelta
 from typing import LiteralString
 
 import psycopg
-from psycopg import Connection, sql
-from psycopg.rows import TupleRow
+from psycopg import sql
+
+from holdfast.store.pool import Conn
 
 DAYS_AHEAD = 14
 HISTORY_DAYS = 7
@@ -30,48 +31,44 @@ _CLOSED_INDEXES: dict[LiteralString, tuple[LiteralString, ...]] = {
 }
 
 
-def ensure_partitions(
-    conn: Connection[TupleRow], schema: str, today: date | None = None
-) -> list[str]:
+async def ensure_partitions(conn: Conn, schema: str, today: date | None = None) -> list[str]:
     """Make the partitions from today to two weeks ahead; returns the new ones."""
     first = today or datetime.now(UTC).date()
     created = []
     for table, column in PARTITIONED.items():
-        present = {day for day, _ in _partitions(conn, schema, table)}
+        present = {day for day, _ in await _partitions(conn, schema, table)}
         for ahead in range(DAYS_AHEAD + 1):
             day = first + timedelta(days=ahead)
-            if day not in present and _attach(conn, schema, table, column, day):
+            if day not in present and await _attach(conn, schema, table, column, day):
                 created.append(_name(table, day))
     return created
 
 
-def drop_old_partitions(
-    conn: Connection[TupleRow], schema: str, today: date | None = None
-) -> list[str]:
+async def drop_old_partitions(conn: Conn, schema: str, today: date | None = None) -> list[str]:
     """Let go of the days whose retention is over; returns the ones that are gone."""
     now = today or datetime.now(UTC).date()
     gone = []
     for table in PARTITIONED:
         oldest = now - timedelta(days=RETENTION_DAYS[table])
-        for day, pending in _partitions(conn, schema, table):
-            if day < oldest and _detach(conn, schema, table, day, pending=pending):
+        for day, pending in await _partitions(conn, schema, table):
+            if day < oldest and await _detach(conn, schema, table, day, pending=pending):
                 gone.append(_name(table, day))
-        for name in _detached(conn, schema, table, oldest):
-            conn.execute(sql.SQL("drop table {}").format(sql.Identifier(schema, name)))
+        for name in await _detached(conn, schema, table, oldest):
+            await conn.execute(sql.SQL("drop table {}").format(sql.Identifier(schema, name)))
     return gone
 
 
-def index_closed_partitions(
-    conn: Connection[TupleRow], schema: str, today: date | None = None
-) -> list[str]:
+async def index_closed_partitions(conn: Conn, schema: str, today: date | None = None) -> list[str]:
     """Give the days that take no more rows the indexes that only readers need."""
     now = today or datetime.now(UTC).date()
     made = []
     for table, columns in _CLOSED_INDEXES.items():
-        for day, _ in _partitions(conn, schema, table):
-            for column in columns:
-                if day < now and _index(conn, schema, _name(table, day), column):
-                    made.append(f"{_name(table, day)}_{column}")
+        for day, _ in await _partitions(conn, schema, table):
+            made += [
+                f"{_name(table, day)}_{column}"
+                for column in columns
+                if day < now and await _index(conn, schema, _name(table, day), column)
+            ]
     return made
 
 
@@ -79,36 +76,34 @@ def _name(table: str, day: date) -> str:
     return f"{table}_{day:%Y%m%d}"
 
 
-def _partitions(conn: Connection[TupleRow], schema: str, table: str) -> list[tuple[date, bool]]:
-    rows = conn.execute(
+async def _partitions(conn: Conn, schema: str, table: str) -> list[tuple[date, bool]]:
+    rows = await conn.execute(
         "select c.relname, i.inhdetachpending from pg_inherits i join pg_class c on c.oid = i.inhrelid "
         "where i.inhparent = %s::regclass order by c.relname",
         [f"{schema}.{table}"],
     )
-    return [(_day(name), pending) for name, pending in rows]
+    return [(_day(name), pending) async for name, pending in rows]
 
 
 def _day(partition: str) -> date:
     return datetime.strptime(partition[-8:], "%Y%m%d").replace(tzinfo=UTC).date()
 
 
-def _detached(conn: Connection[TupleRow], schema: str, table: str, oldest: date) -> Sequence[str]:
+async def _detached(conn: Conn, schema: str, table: str, oldest: date) -> Sequence[str]:
     """Partitions that were detached by someone who died before dropping them."""
-    rows = conn.execute(
+    rows = await conn.execute(
         "select c.relname from pg_class c where c.relnamespace = %s::regnamespace and c.relkind = 'r' "
         "and c.relname ~ %s and not exists (select from pg_inherits i where i.inhrelid = c.oid)",
         [schema, f"^{table}_[0-9]{{8}}$"],
     )
-    return [name for (name,) in rows if _day(name) < oldest]
+    return [name async for (name,) in rows if _day(name) < oldest]
 
 
 def _bounds(day: date) -> tuple[str, str]:
     return f"{day} 00:00:00+00", f"{day + timedelta(days=1)} 00:00:00+00"
 
 
-def _attach(
-    conn: Connection[TupleRow], schema: str, table: str, column: str, day: date
-) -> bool:
+async def _attach(conn: Conn, schema: str, table: str, column: str, day: date) -> bool:
     partition = sql.Identifier(schema, _name(table, day))
     names = {
         "parent": sql.Identifier(schema, table),
@@ -118,19 +113,18 @@ def _attach(
         "end": sql.Literal(_bounds(day)[1]),
     }
     try:
-        with conn.transaction():
-            conn.execute("set local lock_timeout = '100ms'")
-            conn.execute(
+        async with conn.transaction():
+            await conn.execute("set local lock_timeout = '100ms'")
+            await conn.execute(
                 sql.SQL(
-                    "create table if not exists {partition} (like {parent} including defaults including constraints, "
-                    "check ({column} >= {start} and {column} < {end})) "
+                    "create table if not exists {partition} "
+                    "(like {parent} including defaults including constraints, check ({column} >= {start} and {column} < {end})) "
                     "with (autovacuum_vacuum_insert_scale_factor = 0.5)"
                 ).format(**names)
             )
-            conn.execute(
+            await conn.execute(
                 sql.SQL(
-                    "alter table {parent} attach partition {partition} "
-                    "for values from ({start}) to ({end})"
+                    "alter table {parent} attach partition {partition} for values from ({start}) to ({end})"
                 ).format(**names)
             )
     except (psycopg.errors.LockNotAvailable, psycopg.errors.DuplicateTable):
@@ -138,30 +132,29 @@ def _attach(
     return True
 
 
-def _detach(
-    conn: Connection[TupleRow], schema: str, table: str, day: date, *, pending: bool
-) -> bool:
+async def _detach(conn: Conn, schema: str, table: str, day: date, *, pending: bool) -> bool:
     names = {
         "parent": sql.Identifier(schema, table),
         "partition": sql.Identifier(schema, _name(table, day)),
     }
     how = "finalize" if pending else "concurrently"
     try:
-        conn.execute(
+        await conn.execute(
             sql.SQL("alter table {parent} detach partition {partition} " + how).format(**names)
         )
     except psycopg.errors.LockNotAvailable:
         return False
-    conn.execute(sql.SQL("drop table {partition}").format(**names))
+    await conn.execute(sql.SQL("drop table {partition}").format(**names))
     return True
 
 
-def _index(conn: Connection[TupleRow], schema: str, partition: str, column: str) -> bool:
+async def _index(conn: Conn, schema: str, partition: str, column: str) -> bool:
     name = f"{partition}_{column}"
-    found = conn.execute("select to_regclass(%s)", [f"{schema}.{name}"]).fetchone()
+    cursor = await conn.execute("select to_regclass(%s)", [f"{schema}.{name}"])
+    found = await cursor.fetchone()
     if found is not None and found[0] is not None:
         return False
-    conn.execute(
+    await conn.execute(
         sql.SQL("create index concurrently {} on {} ({}) where {} is not null").format(
             sql.Identifier(name),
             sql.Identifier(schema, partition),

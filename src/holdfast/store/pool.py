@@ -7,15 +7,19 @@ pooler in transaction mode refuses or drops that; then nothing is prepared, ever
 tables as they are, and only some speed is lost. No `set` is ever sent: behind a pooler it would leak.
 """
 
+from typing import TypeAlias
+
 import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
+
+Conn: TypeAlias = AsyncConnection[TupleRow]
 
 PINNED = "-c enable_seqscan=off"
 _PREPARE_AFTER = 2
 
 
-async def connect(url: str, *, application: str = "holdfast") -> AsyncConnection[TupleRow]:
+async def connect(url: str, *, application: str = "holdfast") -> Conn:
     """Open a connection that commits each statement by itself."""
     try:
         conn = await AsyncConnection.connect(

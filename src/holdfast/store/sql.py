@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import LiteralString, cast
+from typing import LiteralString
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _SCHEMA = re.compile(r"\bholdfast(?=\.)|(?<=\bschema )holdfast\b")
@@ -23,4 +23,4 @@ def load(file: str, schema: str = "holdfast") -> Mapping[str, LiteralString]:
 def in_schema(text: str, schema: str) -> LiteralString:
     """The text with every `holdfast.x` and `schema holdfast` put into the given schema."""
     # Our own files and a schema name checked by Settings: nothing here comes from outside.
-    return cast("LiteralString", _SCHEMA.sub(schema, text))
+    return _SCHEMA.sub(schema, text)  # type: ignore[return-value, unused-ignore]

@@ -428,7 +428,7 @@ with open as materialized (
 select
     t.id::text, s.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
     t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, s.bucket, t.max_attempts, t.timeout_seconds,
-    t.attempts, t.failures, t.crashes, t.polls, t.rate_limits
+    t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, now() as claimed_at
 from started s
 join holdfast.tasks t on t.id = s.id;
 
@@ -608,9 +608,14 @@ where exists (select from holdfast.task_history h where h.id = v.id and h.fence 
 
 
 -- name: held
--- What stands in running under a worker's name.
-select r.id::text
+-- What stands in running under a worker's name, as `lapsed` shows it.
+select
+    t.id::text, r.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
+    t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, r.bucket, t.max_attempts, t.timeout_seconds,
+    t.attempts, t.failures, t.crashes, t.polls, t.rate_limits,
+    r.started_at, r.worker::text, false as overdue
 from holdfast.running r
+join holdfast.tasks t on t.id = r.id
 where r.worker = %(worker)s::uuid;
 
 

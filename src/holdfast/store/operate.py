@@ -1,0 +1,161 @@
+"""What an operator does to tasks that nobody holds, and to kinds and queues; and how people see one.
+
+Each verb answers which tasks it moved. The ones it could not move are left as they are.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+
+from holdfast.config import Settings
+from holdfast.core.errors import MoveRefused, TaskNotFound
+from holdfast.core.events import KindGateChanged, Listener, TasksMoved, silent
+from holdfast.core.failure import DeadReason, FailureClass
+from holdfast.core.state import Move, State, after
+from holdfast.core.task import Counters, ErrorMark, TaskView
+from holdfast.store.pool import Conn
+from holdfast.store.sql import load
+
+# A move can lose a race with a claim or a settle; then the task stands elsewhere and is asked again.
+_TRIES = 5
+
+
+class Gate(StrEnum):
+    """Why a kind is closed."""
+
+    PAUSED = "paused"
+    PARKED = "parked"
+
+
+class Operator:
+    """The moves of a person, or of maintenance in a person's place."""
+
+    def __init__(
+        self, settings: Settings | None = None, listen: Listener = silent, *, by: str = "holdfast"
+    ) -> None:
+        self._sql = load("tasks.sql", (settings or Settings()).schema_name)
+        self._read = load("views.sql", (settings or Settings()).schema_name)
+        self._listen = listen
+        self._by = by
+
+    async def show(self, conn: Conn, task_id: str) -> TaskView:
+        """One task as people see it, wherever it stands."""
+        cursor = await conn.execute(self._read["show"], {"id": task_id})
+        row = await cursor.fetchone()
+        if row is None:
+            raise TaskNotFound(task_id)
+        return _view(row)
+
+    async def cancel(self, conn: Conn, task_id: str, reason: str) -> State:
+        """Cancel a task that waits; ask one that runs to stop. Answers the state it is in now."""
+        for _ in range(_TRIES):
+            values = {"ids": [task_id], "reason": reason}
+            cursor = await conn.execute(self._sql["request_cancel"], values)
+            row = await cursor.fetchone()
+            if row is not None:
+                self._listen(TasksMoved(Move.REQUEST_CANCEL, [task_id], self._by, reason))
+                return State.RUNNING if row[1] else State.CANCELLED
+            await self._require(conn, task_id, Move.REQUEST_CANCEL)
+        return (await self.show(conn, task_id)).state
+
+    async def pause(self, conn: Conn, task_id: str, reason: str) -> None:
+        """Hold a queued task until it is resumed."""
+        for _ in range(_TRIES):
+            if await self._move(conn, Move.PAUSE, [task_id], reason):
+                return
+            await self._require(conn, task_id, Move.PAUSE)
+
+    async def resume(self, conn: Conn, task_id: str, reason: str = "") -> None:
+        """Let a paused task run again."""
+        if not await self._move(conn, Move.RESUME, [task_id], reason):
+            await self._require(conn, task_id, Move.RESUME)
+
+    async def redrive(self, conn: Conn, task_ids: Sequence[str], reason: str) -> list[str]:
+        """Put failed and cancelled tasks back to work; answers which."""
+        return await self._move(conn, Move.REDRIVE, task_ids, reason)
+
+    async def expire(self, conn: Conn, limit: int = 1_000) -> list[str]:
+        """Cancel what did not start in time."""
+        cursor = await conn.execute(self._sql["expire"], {"limit": limit})
+        ids = [id_ for (id_,) in await cursor.fetchall()]
+        if ids:
+            self._listen(TasksMoved(Move.EXPIRE, ids, self._by, "expired"))
+        return ids
+
+    async def close_kind(
+        self,
+        conn: Conn,
+        kind: str,
+        reason: str,
+        *,
+        gate: Gate = Gate.PAUSED,
+        until: datetime | None = None,
+    ) -> None:
+        """Start no more tasks of a kind; those that run go on."""
+        values = {"kind": kind, "gate": gate, "by": self._by, "until": until, "reason": reason}
+        await conn.execute(self._sql["close_kind"], values)
+        self._listen(KindGateChanged(kind, gate, self._by, reason))
+
+    async def open_kind(self, conn: Conn, kind: str, *, gate: Gate = Gate.PAUSED) -> None:
+        """Let a kind run again."""
+        await conn.execute(self._sql["open_kind"], {"kind": kind, "gate": gate})
+        self._listen(KindGateChanged(kind, "open", self._by, ""))
+
+    async def pause_queue(self, conn: Conn, queue: str, reason: str, until: datetime | None = None) -> None:
+        """Start nothing more from a queue."""
+        values = {"queue": queue, "by": self._by, "until": until, "reason": reason}
+        await conn.execute(self._sql["pause_queue"], values)
+
+    async def resume_queue(self, conn: Conn, queue: str) -> None:
+        """Serve a queue again."""
+        await conn.execute(self._sql["resume_queue"], {"queue": queue})
+
+    async def prune_keys(self, conn: Conn, limit: int = 1_000) -> int:
+        """Forget idempotency keys whose window is over."""
+        cursor = await conn.execute(self._sql["prune_keys"], {"limit": limit})
+        return len(await cursor.fetchall())
+
+    async def prune_cancelled(
+        self, conn: Conn, days: int, *, now: datetime | None = None, limit: int = 1_000
+    ) -> int:
+        """Let go of cancelled tasks whose retention is over."""
+        values = {"days": days, "now": now, "limit": limit}
+        cursor = await conn.execute(self._sql["prune_cancelled"], values)
+        return len(await cursor.fetchall())
+
+    async def _move(self, conn: Conn, move: Move, task_ids: Sequence[str], reason: str) -> list[str]:
+        values = {"ids": list(task_ids), "reason": reason}
+        cursor = await conn.execute(self._sql[move.value], values)
+        ids = [id_ for (id_,) in await cursor.fetchall()]
+        if ids:
+            self._listen(TasksMoved(move, ids, self._by, reason))
+        return ids
+
+    async def _require(self, conn: Conn, task_id: str, move: Move) -> None:
+        """Raise unless the move is allowed now, in which case it is worth another try."""
+        state = (await self.show(conn, task_id)).state
+        if after(state, move) is None:
+            raise MoveRefused(task_id, state, move)
+
+
+def _view(row: tuple[object, ...]) -> TaskView:
+    values = dict(zip(_COLUMNS, row, strict=True))
+    counters = Counters(**{name: values.pop(name) for name in Counters.__dataclass_fields__})  # type: ignore[arg-type]
+    error = [values.pop(name) for name in _ERROR]
+    mark = None
+    if error[0] is not None:
+        mark = ErrorMark(FailureClass(error[0]), *error[1:])  # type: ignore[arg-type]
+    values["state"] = State(str(values["state"]))
+    if values["dead_reason"] is not None:
+        values["dead_reason"] = DeadReason(str(values["dead_reason"]))
+    return TaskView(**values, counters=counters, error=mark)  # type: ignore[arg-type]
+
+
+_ERROR = ("failure_class", "error_code", "error_message", "error_stack", "failed_at")
+_COLUMNS = (
+    "id", "kind", "queue", "state", "priority", "payload", "result", "subject", "trace_id", "key",
+    "attempts", "failures", "crashes", "polls", "rate_limits", "max_attempts", "fence", "worker",
+    "bucket", "enqueued_at", "next_attempt_at", "last_attempt_at", "finished_at",
+    "execution_seconds", "dead_reason", "mark_reason", "failure_class", "error_code",
+    "error_message", "error_stack", "failed_at",
+)  # fmt: skip

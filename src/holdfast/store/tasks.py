@@ -1,0 +1,427 @@
+"""The life of a task in the database: enqueue, claim, settle, take back; `tasks.sql` has the words.
+
+Every method runs on the connection it is given, so that it commits with whatever else is there. What
+an operator does to tasks that nobody holds is in `operate.py`.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import LiteralString, TypeAlias
+
+import psycopg
+from psycopg.rows import TupleRow
+from uuid_utils import uuid7
+
+from holdfast.config import Settings
+from holdfast.core.decide import Policy, Spent, Verdict, decide
+from holdfast.core.errors import KeyConflict, LeaseLost, PayloadTooLarge
+from holdfast.core.events import (
+    LateResultsRefused,
+    Listener,
+    PartitionMissing,
+    ResultRejected,
+    TasksClaimed,
+    TasksEnqueued,
+    TasksParked,
+    TasksSettled,
+    WorkersLost,
+    silent,
+)
+from holdfast.core.failure import DeadReason, Failure, FailureClass
+from holdfast.core.outcome import Failed, Outcome, Release, Released, WorkerLost
+from holdfast.core.state import Move
+from holdfast.core.task import KEY_WINDOW_SECONDS, Claim, Enqueued, NewTask
+from holdfast.store.floor import Floor, Range, Snapshot
+from holdfast.store.partitions import ensure_partitions
+from holdfast.store.pool import Conn
+from holdfast.store.sql import load
+
+Settlement: TypeAlias = tuple[Claim, Verdict]
+
+TIMEOUT_SECONDS = 600.0
+SHUNT_LIMIT = 1_000
+RECLAIM_LIMIT = 50
+KEY_CONFLICT = "HF001"
+
+# What PostgreSQL answers when a value cannot be stored, whatever the rest of the group is like.
+_UNSTORABLE = (
+    psycopg.DataError,
+    psycopg.errors.ProgramLimitExceeded,
+    psycopg.errors.StatementTooComplex,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of a group of verdicts."""
+
+    accepted: Sequence[Settlement]
+    refused: Sequence[Settlement]
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What a claim took, and what it moved behind buckets on the way."""
+
+    claims: Sequence[Claim]
+    parked: int
+    seen: Snapshot
+
+
+class TaskStore:
+    """The door through which every task is written."""
+
+    def __init__(self, settings: Settings | None = None, listen: Listener = silent) -> None:
+        self.settings = settings or Settings()
+        self.listen = listen
+        self._sql = load("tasks.sql", self.settings.schema_name)
+
+    async def enqueue(self, conn: Conn, task: NewTask) -> Enqueued:
+        """Add one task, in the caller's transaction."""
+        (enqueued,) = await self.enqueue_many(conn, [task])
+        return enqueued
+
+    async def enqueue_many(
+        self, conn: Conn, tasks: Sequence[NewTask], key_seconds: float = KEY_WINDOW_SECONDS
+    ) -> list[Enqueued]:
+        """Add many tasks in one statement; a key that stands for another task answers with that."""
+        limit = self.settings.payload_bytes_max
+        for task in tasks:
+            # A character takes at least one byte, so most payloads need no encoding to be measured.
+            if len(task.payload) * 4 > limit and (size := len(task.payload.encode())) > limit:
+                raise PayloadTooLarge(task.kind, size, limit)
+        ids = [task.id or str(uuid7()) for task in tasks]
+        values = _columns(ids, tasks) | {"key_seconds": key_seconds}
+        try:
+            cursor = await conn.execute(self._sql["enqueue_many"], values)
+        except psycopg.Error as error:
+            if error.sqlstate == KEY_CONFLICT:
+                raise KeyConflict(error.diag.message_primary or str(error)) from error
+            raise
+        known: dict[str, str] = dict(await cursor.fetchall())
+        enqueued = [Enqueued(known.get(id_, id_), id_ not in known) for id_ in ids]
+        self.listen(TasksEnqueued(list(zip(tasks, enqueued, strict=True))))
+        return enqueued
+
+    async def claim(
+        self, conn: Conn, floor: Floor, worker: str, limit: int, timeout: float = TIMEOUT_SECONDS
+    ) -> Claimed:
+        """Take up to so many tasks from the floor on, in strict order of queue and priority."""
+        claimed = await self.claim_ranges(conn, floor.ranges(), worker, limit, timeout)
+        floor.learn(
+            claimed.seen,
+            [(claim.queue, claim.priority, claim.run_at) for claim in claimed.claims],
+            full=len(claimed.claims) + claimed.parked >= limit,
+        )
+        return claimed
+
+    async def claim_ranges(
+        self,
+        conn: Conn,
+        ranges: Sequence[Range],
+        worker: str,
+        limit: int,
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> Claimed:
+        """Take up to so many tasks out of these ranges; nobody's floor learns from it."""
+        values = _arrays(ranges) | {"limit": limit, "worker": worker, "timeout": timeout}
+        cursor = await conn.execute(self._sql["claim"], values)
+        head, *rows = await cursor.fetchall()
+        seen = Snapshot(xmin=head[1], xmax=head[19], at=head[8])
+        claims = [Claim._make((*row, seen.at, worker)) for row in rows]
+        order = {(r.queue, r.priority): place for place, r in enumerate(ranges)}
+        claims.sort(key=lambda claim: (order[claim.queue, claim.priority], claim.run_at, claim.id))
+        if claims:
+            self.listen(TasksClaimed(worker, claims))
+        parked: int = head[16]
+        if parked:
+            self.listen(TasksParked(parked))
+        return Claimed(claims, parked, seen)
+
+    async def claim_waiting(
+        self,
+        conn: Conn,
+        queues: Sequence[str],
+        worker: str,
+        limit: int,
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> list[Claim]:
+        """Take up to so many tasks from behind buckets that have room."""
+        values = {"queues": list(queues), "limit": limit, "worker": worker, "timeout": timeout}
+        cursor = await conn.execute(self._sql["claim_waiting"], values)
+        claims = [Claim._make((*row, worker)) for row in await cursor.fetchall()]
+        if claims:
+            self.listen(TasksClaimed(worker, claims))
+        return claims
+
+    async def shunt(self, conn: Conn, floor: Floor, limit: int = SHUNT_LIMIT) -> int:
+        """Move tasks that stand behind buckets out of the way of claims, many at a time."""
+        values = _arrays(floor.ranges()) | {"limit": limit}
+        cursor = await conn.execute(self._sql["shunt"], values)
+        row = await cursor.fetchone()
+        assert row is not None, "a count always answers"
+        moved: int = row[0]
+        if moved:
+            self.listen(TasksParked(moved))
+        return moved
+
+    async def take_sweep(self, conn: Conn, queues: Sequence[str], every: float) -> list[str]:
+        """The queues whose walk below the floor is now this claimer's."""
+        values = {"queues": sorted(queues), "every": every}
+        cursor = await conn.execute(self._sql["take_sweep"], values)
+        return [queue for (queue,) in await cursor.fetchall()]
+
+    async def settle(self, conn: Conn, settlements: Sequence[Settlement]) -> Settled:
+        """Write the verdicts of one holder; late ones are refused, recorded and told."""
+        settled = await self._write(conn, settlements)
+        await self._refuse(conn, settled.refused)
+        return settled
+
+    async def settle_again(self, conn: Conn, settlements: Sequence[Settlement]) -> Settled:
+        """Settle after an answer was lost: what was written the first time counts as accepted."""
+        settled = await self._write(conn, settlements)
+        if not settled.refused:
+            return settled
+        values = _claim_arrays(claim for claim, _ in settled.refused)
+        cursor = await conn.execute(self._sql["settled_before"], values)
+        before = {id_ for (id_,) in await cursor.fetchall()}
+        late = [(claim, verdict) for claim, verdict in settled.refused if claim.id not in before]
+        await self._refuse(conn, late)
+        done = [(claim, verdict) for claim, verdict in settled.refused if claim.id in before]
+        return Settled([*settled.accepted, *done], late)
+
+    async def register(self, conn: Conn, worker: str, name: str, lease_seconds: float) -> None:
+        """Begin a lease."""
+        values = {"worker": worker, "name": name, "lease": lease_seconds}
+        await conn.execute(self._sql["register_worker"], values)
+
+    async def renew(self, conn: Conn, worker: str, lease_seconds: float) -> datetime:
+        """Prolong a lease that has not ended; answers its new end."""
+        values = {"worker": worker, "lease": lease_seconds}
+        row = await (await conn.execute(self._sql["renew"], values)).fetchone()
+        if row is None:
+            raise LeaseLost(worker)
+        end: datetime = row[0]
+        return end
+
+    async def retire(self, conn: Conn, worker: str) -> None:
+        """Forget a worker that holds nothing any more."""
+        await conn.execute(self._sql["retire_worker"], {"worker": worker})
+
+    async def reconcile(self, conn: Conn, worker: str, held: Iterable[Claim]) -> Settled:
+        """Give back, unspent, what stands in a worker's name and is not in its hands."""
+        known = {(claim.id, claim.fence) for claim in held}
+        cursor = await conn.execute(self._sql["held"], {"worker": worker})
+        strays = [
+            (claim, decide(claim, Released(Release.UNKNOWN_CLAIM), Policy()))
+            for claim in _lapsed(await cursor.fetchall())
+            if (claim.id, claim.fence) not in known
+        ]
+        return await self._write(conn, strays)
+
+    async def reclaim(
+        self,
+        conn: Conn,
+        policy: Policy,
+        *,
+        grace_seconds: float = 30.0,
+        limit: int = RECLAIM_LIMIT,
+    ) -> Settled:
+        """Take back what silent workers hold, and what is long past its deadline."""
+        lost = [id_ for (id_,) in await (await conn.execute(self._sql["lose_workers"])).fetchall()]
+        if lost:
+            self.listen(WorkersLost(lost))
+        values = {"grace": grace_seconds, "limit": limit}
+        rows = await (await conn.execute(self._sql["lapsed"], values)).fetchall()
+        overdue = {row[0]: row[-1] for row in rows}
+        settlements = [
+            (claim, decide(claim, _fate(claim, overdue=overdue[claim.id]), policy)) for claim in _lapsed(rows)
+        ]
+        # Whoever was refused here lost a race with the holder or with another reclaimer: no news.
+        return await self._write(conn, settlements)
+
+    async def _write(self, conn: Conn, settlements: Sequence[Settlement]) -> Settled:
+        """Write a group in one transaction; one bad value must not hold up the others."""
+        fit = [self._fit(claim, verdict) for claim, verdict in settlements]
+        accepted = await self._bisect(conn, fit)
+        ids = {claim.id for claim, _ in accepted}
+        refused = [(claim, verdict) for claim, verdict in settlements if claim.id not in ids]
+        if accepted:
+            self.listen(TasksSettled(accepted))
+        return Settled(accepted, refused)
+
+    async def _bisect(self, conn: Conn, group: Sequence[Settlement]) -> list[Settlement]:
+        if not group:
+            return []
+        try:
+            return await self._write_group(conn, group)
+        except psycopg.errors.CheckViolation as error:
+            if "no partition" not in str(error):
+                raise
+            self.listen(PartitionMissing(error.diag.table_name or ""))
+            await ensure_partitions(conn, self.settings.schema_name)
+            return await self._write_group(conn, group)
+        except _UNSTORABLE as error:
+            if len(group) > 1:
+                half = len(group) // 2
+                first = await self._bisect(conn, group[:half])
+                return first + await self._bisect(conn, group[half:])
+            claim, verdict = group[0]
+            if verdict.move is not Move.COMPLETE:
+                raise
+            return await self._bisect(conn, [self._reject(claim, str(error))])
+
+    async def _write_group(self, conn: Conn, group: Sequence[Settlement]) -> list[Settlement]:
+        # In the order of their ids, so that two who settle the same tasks cannot deadlock.
+        group = sorted(group, key=lambda settlement: settlement[0].id)
+        done = [settlement for settlement in group if settlement[1].move is Move.COMPLETE]
+        rest = [settlement for settlement in group if settlement[1].move is not Move.COMPLETE]
+        limited = any(claim.bucket is not None for claim, _ in group)
+        if not rest and not limited:
+            return await self._complete(conn, done)
+        async with conn.transaction():
+            accepted = await self._complete(conn, done) if done else []
+            if rest:
+                values = {"verdicts": json.dumps([_record(*one) for one in rest]), "now": None}
+                accepted += await self._accepted(conn, self._sql["settle"], values, rest)
+            slots = Counter(claim.bucket for claim, _ in accepted if claim.bucket is not None)
+            if slots:
+                freed = {"buckets": list(slots), "counts": list(slots.values())}
+                await conn.execute(self._sql["free_slots"], freed)
+        return accepted
+
+    async def _complete(self, conn: Conn, group: Sequence[Settlement]) -> list[Settlement]:
+        results = [verdict.result for _, verdict in group]
+        values: dict[str, object] = dict(_claim_arrays(claim for claim, _ in group))
+        values["results"] = results if any(result is not None for result in results) else None
+        values["now"] = None
+        return await self._accepted(conn, self._sql["complete"], values, group)
+
+    async def _accepted(
+        self,
+        conn: Conn,
+        statement: LiteralString,
+        values: Mapping[str, object],
+        group: Sequence[Settlement],
+    ) -> list[Settlement]:
+        rows = await (await conn.execute(statement, values)).fetchall()
+        if len(rows) == len(group):
+            return list(group)
+        ids = {id_ for (id_,) in rows}
+        return [(claim, verdict) for claim, verdict in group if claim.id in ids]
+
+    async def _refuse(self, conn: Conn, late: Sequence[Settlement]) -> None:
+        if not late:
+            return
+        values: dict[str, object] = dict(_claim_arrays(claim for claim, _ in late))
+        values |= {
+            "kinds": [claim.kind for claim, _ in late],
+            "starts": [claim.claimed_at for claim, _ in late],
+            "reasons": [f"late {verdict.move}" for _, verdict in late],
+            "worker": late[0][0].worker,
+            "now": None,
+        }
+        await conn.execute(self._sql["note_late"], values)
+        self.listen(LateResultsRefused(late))
+
+    def _fit(self, claim: Claim, verdict: Verdict) -> Settlement:
+        result = verdict.result
+        if result is None:
+            return claim, verdict
+        limit = self.settings.result_bytes_max
+        if len(result) * 4 > limit and len(result.encode("utf-8", "replace")) > limit:
+            return self._reject(claim, f"its result is larger than {limit} bytes")
+        if "\0" in result or "\\u0000" in result:
+            return self._reject(claim, "its result contains a NUL character")
+        return claim, verdict
+
+    def _reject(self, claim: Claim, message: str) -> Settlement:
+        self.listen(ResultRejected(claim, message))
+        return claim, Verdict(
+            Move.FAIL,
+            Spent(attempts=1, failures=1),
+            failure=Failure.of(FailureClass.INVALID, message),
+            dead_reason=DeadReason.NON_RETRYABLE,
+        )
+
+
+def _fate(claim: Claim, *, overdue: bool) -> Outcome:
+    if overdue:
+        message = f"it was still running past its deadline in worker {claim.worker}"
+        return Failed(Failure.of(FailureClass.TIMEOUT, message))
+    return WorkerLost(alone=False)
+
+
+def _columns(ids: Sequence[str], tasks: Sequence[NewTask]) -> dict[str, object]:
+    """The tasks as arrays, a null for each column that nobody used."""
+    columns: dict[str, list[object]] = {
+        "kinds": [task.kind for task in tasks],
+        "payloads": [task.payload for task in tasks],
+        "queues": [task.queue for task in tasks],
+        "priorities": [task.priority for task in tasks],
+        "run_ats": [task.run_at for task in tasks],
+        "versions": [task.version for task in tasks],
+        "subjects": [task.subject for task in tasks],
+        "trace_ids": [task.trace_id for task in tasks],
+        "keys": [task.key for task in tasks],
+        "uniques": [str(task.unique) for task in tasks],
+        "expires_ats": [task.expires_at for task in tasks],
+        "bucket_names": [task.bucket for task in tasks],
+        "attempts_max": [task.max_attempts for task in tasks],
+        "timeouts": [task.timeout_seconds for task in tasks],
+    }
+    values: dict[str, object] = {
+        name: column if any(value is not None for value in column) else None
+        for name, column in columns.items()
+    }
+    values["ids"] = _array(ids)
+    return values
+
+
+def _arrays(ranges: Sequence[Range]) -> dict[str, object]:
+    return {
+        "queues": [stretch.queue for stretch in ranges],
+        "priorities": [stretch.priority for stretch in ranges],
+        "froms": [stretch.start for stretch in ranges],
+        "tos": [stretch.end for stretch in ranges],
+    }
+
+
+def _claim_arrays(claims: Iterable[Claim]) -> dict[str, str]:
+    pairs = [(claim.id, str(claim.fence)) for claim in claims]
+    return {"ids": _array(id_ for id_, _ in pairs), "fences": _array(fence for _, fence in pairs)}
+
+
+def _array(words: Iterable[str]) -> str:
+    """An array of plain words as PostgreSQL writes it: cheaper than adapting each element."""
+    return "{" + ",".join(words) + "}"
+
+
+def _lapsed(rows: Iterable[TupleRow]) -> list[Claim]:
+    """Rows of `lapsed` and `held`: the claim's columns, when it started, who has it, overdue."""
+    return [Claim._make(row[:-1]) for row in rows]
+
+
+def _record(claim: Claim, verdict: Verdict) -> Mapping[str, object]:
+    failure = verdict.failure
+    return {
+        "id": claim.id,
+        "fence": claim.fence,
+        "move": verdict.move,
+        "after_seconds": verdict.after_seconds,
+        "reason": verdict.reason,
+        "progress": verdict.progress,
+        "attempts": verdict.spent.attempts,
+        "failures": verdict.spent.failures,
+        "crashes": verdict.spent.crashes,
+        "polls": verdict.spent.polls,
+        "rate_limits": verdict.spent.rate_limits,
+        "failure_class": failure and failure.failure_class,
+        "error_code": failure and failure.code,
+        "error_message": failure and failure.message,
+        "error_stack": failure and failure.stack,
+        "dead_reason": verdict.dead_reason,
+    }

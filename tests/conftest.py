@@ -1,0 +1,102 @@
+"""A database per xdist worker, cloned from a migrated template, and the marks that tie tests to promises."""
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from holdfast.config import Settings
+from holdfast.store.migrate import function_statements, migrate_up, migrations
+from holdfast.store.pool import Conn, connect
+from tests.world import World
+
+SERVER = os.environ.get("HOLDFAST_TEST_URL", "postgresql://postgres@127.0.0.1:5432")
+# Creating databases and migrating need a direct connection where SERVER is a pooler.
+DIRECT = os.environ.get("HOLDFAST_TEST_DIRECT_URL", SERVER)
+
+pytest_plugins = ["tests.marks"]
+
+
+def _admin() -> psycopg.Connection[tuple[object, ...]]:
+    return psycopg.connect(f"{DIRECT}/postgres", autocommit=True)
+
+
+@pytest.fixture(scope="session")
+def template() -> str:
+    """A migrated database, made once for each version of the schema."""
+    schema = "".join(m.up for m in migrations("holdfast")) + "".join(function_statements("holdfast"))
+    name = f"holdfast_template_{hashlib.sha256(schema.encode()).hexdigest()[:12]}"
+    with _admin() as admin:
+        # Held until the connection closes, so that the other xdist workers find the template whole.
+        admin.execute("select pg_advisory_lock(hashtext('holdfast template'))")
+        found = admin.execute("select from pg_database where datname = %s", [name]).fetchone()
+        if found is None:
+            admin.execute(sql.SQL("create database {}").format(sql.Identifier(f"{name}_new")))
+            asyncio.run(_migrate(f"{DIRECT}/{name}_new"))
+            admin.execute(
+                sql.SQL("alter database {} rename to {}").format(
+                    sql.Identifier(f"{name}_new"), sql.Identifier(name)
+                )
+            )
+    return name
+
+
+async def _migrate(url: str) -> None:
+    async with await connect(url) as conn:
+        await migrate_up(conn, "holdfast")
+
+
+@pytest.fixture(scope="session")
+def database(template: str) -> Iterator[str]:
+    """This xdist worker's own database, by name."""
+    name = f"holdfast_test_{os.getpid()}"
+    with _admin() as admin:
+        drop = sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name))
+        admin.execute(drop)
+        with suppress(psycopg.errors.DuplicateDatabase):
+            admin.execute(
+                sql.SQL("create database {} template {}").format(
+                    sql.Identifier(name), sql.Identifier(template)
+                )
+            )
+        yield name
+        admin.execute(drop)
+
+
+@pytest.fixture(scope="session")
+def url(database: str) -> str:
+    """Where this worker's tests run; through the pooler where there is one."""
+    return f"{SERVER}/{database}"
+
+
+@pytest.fixture(scope="session")
+def direct_url(database: str) -> str:
+    """The same database, past any pooler."""
+    return f"{DIRECT}/{database}"
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return Settings(database_url="", schema_name="holdfast")
+
+
+@pytest.fixture
+async def conn(url: str) -> AsyncIterator[Conn]:
+    """A connection to an empty database."""
+    async with await connect(url) as opened:
+        await World.empty(opened)
+        yield opened
+
+
+@pytest.fixture
+async def world(conn: Conn, url: str) -> AsyncIterator[World]:
+    """The store with its surroundings; whatever a test did, the invariants hold at its end."""
+    surroundings = World(conn, url)
+    yield surroundings
+    await surroundings.close()
+    await surroundings.check()

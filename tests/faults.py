@@ -1,0 +1,143 @@
+"""Faults to seed, one small change each; `make mutants` seeds them and names the test that turns red."""
+
+from dataclasses import dataclass
+
+SQL = "store/tasks.sql"
+DECIDE = "core/decide.py"
+FLOOR = "store/floor.py"
+STORE = "store/tasks.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Replace `old` by `new` in a file of the package, at its first or the given occurrence."""
+
+    file: str
+    old: str
+    new: str
+    occurrence: int = 0
+
+
+FAULTS = {
+    "no-fence": Fault(SQL, "where r.id = v.id and r.fence = v.fence", "where r.id = v.id"),
+    "no-fence-on-retry": Fault(SQL, "where r.id = v.id and r.fence = v.fence", "where r.id = v.id", 1),
+    "fence-does-not-grow": Fault(
+        SQL, "select nextval('holdfast.fence') as fence", "select 1::bigint as fence"
+    ),
+    "claim-takes-locked-rows": Fault(
+        SQL,
+        "            for update skip locked\n        ) x\n        limit %(limit)s\n    ))\n    returning r.id, r.run_at, r.timeout_seconds",
+        "        ) x\n        limit %(limit)s\n    ))\n    returning r.id, r.run_at, r.timeout_seconds",
+    ),
+    "claim-before-its-time": Fault(SQL, "and c.run_at <= least(l.run_to, now())", ""),
+    "claim-ignores-priority": Fault(
+        SQL, "and c.priority = l.priority\n                and c.run_at", "and c.run_at"
+    ),
+    "claim-ignores-a-closed-kind": Fault(
+        SQL,
+        "where p.bucket is null and p.kind <> all ((select g.kinds from gated g)::text[])",
+        "where p.bucket is null",
+    ),
+    "claim-ignores-a-paused-queue": Fault(
+        SQL, "where q.name = l.queue and q.paused_at is not null", "where false"
+    ),
+    "slot-not-returned": Fault(SQL, "set in_use = b.in_use - l.tasks", "set in_use = b.in_use"),
+    "reclaim-forgets-the-limit": Fault(
+        STORE,
+        "slots = Counter(claim.bucket for claim, _ in accepted if claim.bucket is not None)",
+        "slots = Counter(c.bucket for c, v in accepted if c.bucket is not None and v.move is not Move.RECLAIM)",
+    ),
+    "success-stays-alive": Fault(
+        SQL,
+        "    delete from holdfast.tasks t\n    using gone g\n    where t.id = g.id\n    returning",
+        "    update holdfast.tasks t\n    set progress = 1\n    from gone g\n    where t.id = g.id\n    returning",
+    ),
+    "failure-not-recorded": Fault(
+        SQL,
+        "    from gone g\n    join changed c on c.id = g.id\n    cross join clock k\n), counted",
+        "    from gone g\n    join changed c on c.id = g.id\n    cross join clock k\n    where false\n), counted",
+    ),
+    "error-not-kept": Fault(
+        SQL, "failure_class = coalesce(g.failure_class, t.failure_class)", "failure_class = null"
+    ),
+    "re-entry-below-the-floor": Fault(
+        SQL,
+        "else greatest(t.run_at, c.now + make_interval(secs => g.after_seconds), clock_timestamp()) end",
+        "else t.run_at + make_interval(secs => g.after_seconds) end",
+    ),
+    "resume-below-the-floor": Fault(
+        SQL, "mark_reason = null, run_at = greatest(t.run_at, clock_timestamp())", "mark_reason = null"
+    ),
+    "lost-worker-renews": Fault(SQL, "and w.lost_at is null and w.lease_expires_at > now()", ""),
+    "cancel-marks-a-running-task": Fault(
+        SQL,
+        "and (t.mark = 'paused' or t.mark is null and t.id in (select id from dropped union all select id from stepped_out))",
+        "and (t.mark = 'paused' or t.mark is null)",
+    ),
+    "pause-forgets-waiting": Fault(
+        SQL,
+        "where t.mark is null and t.id in (select id from dropped union all select id from stepped_out)",
+        "where t.mark is null and t.id in (select id from dropped)",
+    ),
+    "redrive-takes-paused": Fault(
+        SQL, "t.mark in ('failed', 'cancelled')\n    returning", "t.mark is not null\n    returning"
+    ),
+    "key-taken-over-at-once": Fault(SQL, "where k.expires_at <= clock\n", "where true\n"),
+    "key-payload-not-compared": Fault(SQL, "elsif not one.same then", "elsif false then"),
+    "keys-in-given-order": Fault(
+        SQL,
+        "        order by w.kind, w.key\n        on conflict",
+        "        order by random()\n        on conflict",
+    ),
+    "follow-up-lost": Fault(SQL, "            exit when queued;", "            exit;"),
+    "coalesced-task-not-held": Fault(SQL, "                for key share of r;", "                ;"),
+    "snooze-spends-an-attempt": Fault(DECIDE, "Spent(polls=1)", "Spent(attempts=1, failures=1, polls=1)"),
+    "release-spends-an-attempt": Fault(
+        DECIDE,
+        "return Verdict(Move.RELEASE, after_seconds",
+        "return Verdict(Move.RELEASE, _ATTEMPT, after_seconds",
+    ),
+    "retried-for-ever": Fault(DECIDE, "if claim.failures + 1 >= (", "if claim.failures - 10**9 >= ("),
+    "terminal-error-retried": Fault(DECIDE, "if not rule.retried:", "if False:"),
+    "neighbours-accused": Fault(
+        DECIDE, "crashes = claim.crashes + int(alone)", "crashes = claim.crashes + 1"
+    ),
+    "rate-limit-spends": Fault(DECIDE, "RATE_LIMITS_FREE = 20", "RATE_LIMITS_FREE = 0"),
+    "backoff-without-a-floor": Fault(
+        "core/backoff.py", "jitter.uniform(0.5, 1.0)", "jitter.uniform(0.0, 1.0)"
+    ),
+    "backoff-without-a-cap": Fault(
+        "core/backoff.py",
+        "min(self.cap_seconds, self.base_seconds * 2.0 ** min(failures, 32))",
+        "self.base_seconds * 2.0 ** min(failures, 32)",
+    ),
+    "expired-task-starts": Fault(
+        "core/task.py",
+        "return self.expires_at is not None and self.expires_at <= self.claimed_at",
+        "return False",
+    ),
+    "floor-passes-an-open-transaction": Fault(
+        FLOOR, "return max(followed, seen.at - _FOLLOW)", "return seen.at"
+    ),
+    "floor-passes-a-full-claim": Fault(
+        FLOOR, "reached = last[lane] if lane == stopped_at else seen.at", "reached = seen.at"
+    ),
+    "floor-survives-a-clock-step": Fault(
+        FLOOR, "            self.reset()\n        self._remember", "            pass\n        self._remember"
+    ),
+    "sweep-never-starts": Fault(FLOOR, "        return now >= self._due_at", "        return False"),
+    "late-result-in-silence": Fault(
+        STORE, "        if not late:\n            return", "        if late is not None:\n            return"
+    ),
+    "bad-result-holds-up-its-group": Fault(
+        STORE, "            if len(group) > 1:", "            if len(group) > 1_000:"
+    ),
+    "stray-claims-kept": Fault(STORE, "if (claim.id, claim.fence) not in known", "if False"),
+    "answer-lost-means-late": Fault(
+        STORE, "before = {id_ for (id_,) in await cursor.fetchall()}", "before = set[str]()"
+    ),
+    "no-partition-no-settle": Fault(STORE, 'if "no partition" not in str(error):', "if True:"),
+    "detach-stops-everyone": Fault(
+        "store/partitions.py", 'how = "finalize" if pending else "concurrently"', 'how = ""'
+    ),
+}

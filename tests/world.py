@@ -1,0 +1,196 @@
+"""The store and its surroundings for tests: short verbs, the past changed at will, invariants checked."""
+
+import json
+import random
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from uuid import uuid4
+
+from holdfast.config import Settings
+from holdfast.core.decide import Policy, Verdict, decide
+from holdfast.core.events import Event
+from holdfast.core.failure import Failure, FailureClass
+from holdfast.core.outcome import Complete, Failed, Outcome
+from holdfast.core.state import State
+from holdfast.core.task import Claim, NewTask, TaskView
+from holdfast.store.floor import Floor
+from holdfast.store.operate import Operator
+from holdfast.store.pool import Conn, connect
+from holdfast.store.tasks import Settled, TaskStore
+
+LEASE_SECONDS = 30.0
+TABLES = (
+    "tasks", "ready", "waiting", "running", "buckets", "queues", "workers", "task_keys",
+    "settled_deltas", "settled_minutes", "task_history", "task_attempts",
+)  # fmt: skip
+
+# Nothing in two places, nothing nowhere, nothing counted wrong. Each line names a broken promise.
+INVARIANTS = """
+with places as (
+    select id, 'ready' as place from holdfast.ready
+    union all select id, 'waiting' from holdfast.waiting
+    union all select id, 'running' from holdfast.running
+)
+select 'in two places: ' || id::text || ' ' || string_agg(place, '+')
+from places group by id having count(*) > 1
+union all
+select 'a place without facts: ' || p.place || ' ' || p.id::text from places p
+where not exists (select from holdfast.tasks t where t.id = p.id)
+union all
+select 'nowhere: ' || t.id::text from holdfast.tasks t
+where t.mark is null and not exists (select from places p where p.id = t.id)
+union all
+select 'marked ' || t.mark || ' and still in ' || p.place
+from holdfast.tasks t join places p on p.id = t.id where t.mark is not null
+union all
+select 'alive and in history: ' || t.id::text from holdfast.tasks t join holdfast.task_history h on h.id = t.id
+union all
+select 'completed twice: ' || h.id::text from holdfast.task_history h group by h.id having count(*) > 1
+union all
+select 'ready row that its facts do not know: ' || r.id::text
+from holdfast.ready r join holdfast.tasks t on t.id = r.id
+where (r.queue, r.priority, r.run_at, r.kind) is distinct from (t.queue, t.priority, t.run_at, t.kind)
+union all
+select 'bucket ' || b.name || ' counts ' || b.in_use || ', running are ' || count(r.id)
+from holdfast.buckets b left join holdfast.running r on r.bucket = b.name
+group by b.name, b.in_use having b.in_use <> count(r.id)
+union all
+select 'bucket ' || b.name || ' over its capacity' from holdfast.buckets b where b.in_use > b.capacity
+union all
+select 'waits behind a bucket that is not there: ' || w.bucket from holdfast.waiting w
+where not exists (select from holdfast.buckets b where b.name = w.bucket)
+union all
+select 'a fence accepted twice: ' || f.fence || ' ' || f.id::text from (
+    select id, fence from holdfast.task_history
+    union all select task_id, fence from holdfast.task_attempts where ended_as <> 'late'
+    union all select id, fence from holdfast.running
+) f group by f.id, f.fence having count(*) > 1
+"""
+
+
+class World:
+    """One database with a store, an operator, an owned policy, and a worker named `a`."""
+
+    def __init__(self, conn: Conn, url: str) -> None:
+        self.conn = conn
+        self.url = url
+        self.events: list[Event] = []
+        settings = Settings(database_url=url)
+        self.store = TaskStore(settings, self.events.append)
+        self.operator = Operator(settings, self.events.append, by="ada")
+        self.policy = Policy(max_attempts=3, jitter=random.Random(7))
+        self.worker = str(uuid4())
+        self._registered: set[str] = set()
+        self._stack = AsyncExitStack()
+
+    @staticmethod
+    async def empty(conn: Conn) -> None:
+        """Leave no row behind."""
+        # Few rows: deleting them takes a hundredth of what truncating a dozen tables takes.
+        async with conn.transaction():
+            for table in TABLES:
+                await conn.execute(f"delete from holdfast.{table}")
+
+    async def open(self) -> Conn:
+        """Another connection, closed at the end of the test."""
+        return await self._stack.enter_async_context(await connect(self.url))
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+
+    async def check(self, conn: Conn | None = None) -> None:
+        """Raise if an invariant is broken."""
+        cursor = await (conn or self.conn).execute(INVARIANTS)
+        broken = [row[0] for row in await cursor.fetchall()]
+        assert not broken, "\n".join(broken)
+
+    async def enqueue(self, kind: str = "mail.send", conn: Conn | None = None, **options: object) -> str:
+        payload = options.pop("payload", {})
+        task = NewTask(kind, json.dumps(payload), **options)  # type: ignore[arg-type]
+        return (await self.store.enqueue(conn or self.conn, task)).id
+
+    async def claim(
+        self,
+        limit: int = 100,
+        *,
+        queues: Sequence[str] = ("default",),
+        worker: str | None = None,
+        conn: Conn | None = None,
+    ) -> list[Claim]:
+        """Claim from the very beginning: from ready, and from behind buckets."""
+        worker = worker or self.worker
+        conn = conn or self.conn
+        await self.register(worker)
+        claimed = await self.store.claim(conn, Floor(queues), worker, limit)
+        claims = list(claimed.claims)
+        if len(claims) < limit:
+            claims += await self.store.claim_waiting(conn, queues, worker, limit - len(claims))
+        return claims
+
+    async def register(self, worker: str) -> None:
+        if worker not in self._registered:
+            self._registered.add(worker)
+            await self.store.register(self.conn, worker, "test", LEASE_SECONDS)
+
+    async def claim_one(self, **options: object) -> Claim:
+        (claim,) = await self.claim(1, **options)  # type: ignore[arg-type]
+        return claim
+
+    def verdict(self, claim: Claim, outcome: Outcome) -> tuple[Claim, Verdict]:
+        return claim, decide(claim, outcome, self.policy)
+
+    async def settle(self, *pairs: tuple[Claim, Outcome], conn: Conn | None = None) -> Settled:
+        group = [self.verdict(claim, outcome) for claim, outcome in pairs]
+        return await self.store.settle(conn or self.conn, group)
+
+    async def complete(self, claim: Claim) -> bool:
+        return bool((await self.settle((claim, Complete()))).accepted)
+
+    async def state(self, task_id: str) -> State:
+        return (await self.show(task_id)).state
+
+    async def show(self, task_id: str) -> TaskView:
+        return await self.operator.show(self.conn, task_id)
+
+    async def attempts(self, task_id: str) -> list[str]:
+        """How each claim of a task ended, in order, success left out."""
+        cursor = await self.conn.execute(
+            "select ended_as from holdfast.task_attempts where task_id = %s order by fence, ended_at",
+            [task_id],
+        )
+        return [row[0] for row in await cursor.fetchall()]
+
+    async def elapse(self, seconds: float) -> None:
+        """Let time pass by moving the past: everything happened so much earlier."""
+        ago = timedelta(seconds=seconds)
+        async with self.conn.transaction():
+            for table, columns in {
+                "tasks": ("run_at", "expires_at", "marked_at"),
+                "ready": ("run_at",),
+                "running": ("started_at", "deadline_at"),
+                "workers": ("lease_expires_at",),
+                "task_keys": ("expires_at",),
+                "queues": ("sweep_due_at",),
+            }.items():
+                moved = ", ".join(f"{column} = {column} - %(ago)s" for column in columns)
+                await self.conn.execute(f"update holdfast.{table} set {moved}", {"ago": ago})
+
+    async def lapse(self, *workers: str) -> None:
+        """End the leases of workers."""
+        await self.conn.execute(
+            "update holdfast.workers set lease_expires_at = now() - interval '1 s' "
+            "where id = any (%s::uuid[])",
+            [list(workers)],
+        )
+
+    async def rows(self, table: str) -> int:
+        row = await (await self.conn.execute(f"select count(*) from holdfast.{table}")).fetchone()
+        assert row is not None
+        count: int = row[0]
+        return count
+
+
+def broken(message: str = "connection reset", kind: FailureClass = FailureClass.TRANSIENT) -> Failed:
+    """A failure as the runtime would report it."""
+    return Failed(Failure.of(kind, message, stack="Traceback …"))
