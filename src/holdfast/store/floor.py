@@ -34,7 +34,8 @@ SLICE_SECONDS_MAX = 0.02
 BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 END = datetime(9999, 12, 31, tzinfo=UTC)
 _FOLLOW = timedelta(seconds=FOLLOW_SECONDS)
-_WIDEST = timedelta(days=3650)
+_FIRST_WIDTH = timedelta(seconds=30)
+_WIDEST = timedelta(days=365)
 # The floor moves on while a walk catches up with it; what is younger is the next walk's.
 _CLOSE = timedelta(seconds=0.1)
 
@@ -137,7 +138,7 @@ class Sweep:
         self._lower = BEGINNING
         self._upper = BEGINNING
         self._first_end: datetime | None = None
-        self._width = _WIDEST
+        self._width = _FIRST_WIDTH
         self._began_at = 0.0
         self._spent_seconds = 0.0
         self._due_at = 0.0
@@ -180,8 +181,8 @@ class Sweep:
         """Take note of what the last slice cost; rest, and move on or end the walk."""
         self._spent_seconds += seconds
         self._due_at = now + seconds * SWEEP_SHARE
-        if seconds > SLICE_SECONDS_MAX:
-            self._width /= 2
+        if seconds > SLICE_SECONDS_MAX and self._lower > BEGINNING:
+            self._width = (self._upper - self._lower) / 2
         elif seconds < SLICE_SECONDS_MAX / 4:
             self._width = min(self._width * 2, _WIDEST)
         self._lower = self._upper

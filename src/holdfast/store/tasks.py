@@ -185,7 +185,8 @@ class TaskStore:
         settled = await self._write(conn, settlements)
         if not settled.refused:
             return settled
-        values = _claim_arrays(claim for claim, _ in settled.refused)
+        values: dict[str, object] = dict(_claim_arrays(claim for claim, _ in settled.refused))
+        values["moves"] = [str(verdict.move) for _, verdict in settled.refused]
         cursor = await conn.execute(self._sql["settled_before"], values)
         before = {id_ for (id_,) in await cursor.fetchall()}
         late = [(claim, verdict) for claim, verdict in settled.refused if claim.id not in before]

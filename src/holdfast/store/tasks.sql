@@ -600,11 +600,17 @@ from unnest(%(ids)s::uuid[], %(fences)s::bigint[], %(kinds)s::text[], %(starts)s
 
 
 -- name: settled_before
--- After an ambiguous settle: which of these claims did end, as told by history and attempts.
+-- After an ambiguous settle: which of these verdicts did land, as told by history and attempts.
 select v.id::text
-from unnest(%(ids)s::uuid[], %(fences)s::bigint[]) as v (id, fence)
-where exists (select from holdfast.task_history h where h.id = v.id and h.fence = v.fence)
-    or exists (select from holdfast.task_attempts a where a.task_id = v.id and a.fence = v.fence and a.ended_as <> 'late');
+from unnest(%(ids)s::uuid[], %(fences)s::bigint[], %(moves)s::text[]) as v (id, fence, move)
+where v.move = 'complete' and exists (
+        select from holdfast.task_history h
+        where h.id = v.id and h.fence = v.fence
+    )
+    or exists (
+        select from holdfast.task_attempts a
+        where a.task_id = v.id and a.fence = v.fence and a.ended_as = v.move
+    );
 
 
 -- name: held
