@@ -115,6 +115,7 @@ async def _attach(conn: Conn, schema: str, table: str, column: str, day: date) -
     try:
         async with conn.transaction():
             await conn.execute("set local lock_timeout = '100ms'")
+            await conn.execute("select pg_advisory_xact_lock(hashtextextended('holdfast.partitions', 0))")
             await conn.execute(
                 sql.SQL(
                     "create table if not exists {partition} "
@@ -127,7 +128,8 @@ async def _attach(conn: Conn, schema: str, table: str, column: str, day: date) -
                     "alter table {parent} attach partition {partition} for values from ({start}) to ({end})"
                 ).format(**names)
             )
-    except (psycopg.errors.LockNotAvailable, psycopg.errors.DuplicateTable):
+    except (psycopg.errors.LockNotAvailable, psycopg.errors.WrongObjectType):
+        # Someone holds the parent, or made this partition since we looked: the next round will see.
         return False
     return True
 

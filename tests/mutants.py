@@ -1,0 +1,80 @@
+"""Seeds each fault in a copy of the package, runs the tests that claim to catch it, prints the table.
+
+Run as `make mutants`, or `python -m tests.mutants NAME …` for some of them.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.faults import FAULTS, Fault
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "holdfast"
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the tests said of one fault."""
+
+    name: str
+    caught_by: str | None
+    said: str
+
+
+def seed(fault: Fault, package: Path) -> None:
+    """Put the fault into a copy of the package."""
+    path = package / fault.file
+    text = path.read_text()
+    parts = text.split(fault.old)
+    place = fault.occurrence + 1
+    if len(parts) <= place:
+        raise LookupError(f"{fault.file} no longer contains {fault.old!r}")
+    path.write_text(fault.old.join(parts[:place]) + fault.new + fault.old.join(parts[place:]))
+
+
+def judge(name: str) -> Answer:
+    """Run what claims to catch one fault."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-mutant-") as folder:
+        package = Path(folder) / "holdfast"
+        shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+        seed(FAULTS[name], package)
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "--fault", name, "-p", "no:randomly",
+                   "-p", "no:cacheprovider", "--timeout", "120", "tests"]  # fmt: skip
+        environment = os.environ | {"PYTHONPATH": folder, "HYPOTHESIS_STORAGE_DIRECTORY": folder}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    found = _FAILED.search(done.stdout)
+    caught = found.group(1) if done.returncode == 1 and found else None
+    return Answer(name, caught, done.stdout[-2_000:] + done.stderr[-500:])
+
+
+def main() -> int:
+    """Print a line per fault; fail if one was not caught."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    chosen = parser.parse_args()
+    names = chosen.names or list(FAULTS)
+    missed: list[Answer] = []
+    with ThreadPoolExecutor(chosen.jobs) as pool:
+        for answer in pool.map(judge, names):
+            sys.stdout.write(f"{answer.name:36} {answer.caught_by or 'NOT CAUGHT'}\n")
+            sys.stdout.flush()
+            if answer.caught_by is None:
+                missed.append(answer)
+    for answer in missed:
+        sys.stdout.write(f"\n{answer.name}:\n{answer.said}\n")
+    sys.stdout.write(f"\n{len(names) - len(missed)} of {len(names)} faults caught\n")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

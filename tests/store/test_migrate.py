@@ -1,0 +1,141 @@
+"""The schema comes and goes by migrations, matches its snapshot, and gives each role its own rights."""
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from holdfast.core.errors import SchemaError
+from holdfast.store import migrate
+from holdfast.store.migrate import grants, migrate_down, migrate_up, migrations, require_current
+from holdfast.store.pool import Conn, connect
+from tests.conftest import DIRECT
+
+SNAPSHOT = Path(migrate.__file__).parent / "schema.txt"
+
+COLUMNS = """
+select format('%%s.%%s %%s%%s%%s', c.relname, a.attname, format_type(a.atttypid, a.atttypmod),
+    case when a.attnotnull then ' not null' else '' end,
+    coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), ''))
+from pg_attribute a join pg_class c on c.oid = a.attrelid
+left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+where c.relnamespace = %s::regnamespace and c.relkind in ('r', 'p', 'v') and a.attnum > 0
+    and not a.attisdropped and c.relname !~ '_[0-9]{8}$'
+order by c.relname, a.attnum
+"""
+OTHERS = """
+select format('%%s %%s %%s', c.relname, x.conname, pg_get_constraintdef(x.oid))
+from pg_constraint x join pg_class c on c.oid = x.conrelid
+where c.relnamespace = %(s)s::regnamespace and c.relname !~ '_[0-9]{8}$' and x.contype <> 'n'
+union all
+select pg_get_indexdef(i.indexrelid) from pg_index i join pg_class c on c.oid = i.indrelid
+where c.relnamespace = %(s)s::regnamespace and c.relname !~ '_[0-9]{8}$'
+union all
+select format('%%s %%s', p.oid::regprocedure, md5(p.prosrc)) from pg_proc p
+where p.pronamespace = %(s)s::regnamespace
+union all
+select format('%%s options %%s', c.relname, c.reloptions) from pg_class c
+where c.relnamespace = %(s)s::regnamespace and c.reloptions is not null and c.relname !~ '_[0-9]{8}'
+union all
+select format('sequence %%s', c.relname) from pg_class c
+where c.relnamespace = %(s)s::regnamespace and c.relkind = 'S'
+order by 1
+"""
+
+
+@pytest.fixture
+async def blank() -> AsyncIterator[Conn]:
+    """An empty database of its own."""
+    name = f"holdfast_blank_{os.getpid()}"
+    identifier = sql.Identifier(name)
+    async with await connect(f"{DIRECT}/postgres") as admin:
+        await admin.execute(sql.SQL("drop database if exists {} with (force)").format(identifier))
+        await admin.execute(sql.SQL("create database {}").format(identifier))
+        async with await connect(f"{DIRECT}/{name}") as conn:
+            yield conn
+        await admin.execute(sql.SQL("drop database {} with (force)").format(identifier))
+
+
+async def described(conn: Conn, schema: str) -> str:
+    lines = [row[0] for row in await (await conn.execute(COLUMNS, [schema])).fetchall()]
+    lines += [row[0] for row in await (await conn.execute(OTHERS, {"s": schema})).fetchall()]
+    return "\n".join(lines).replace(f"{schema}.", "holdfast.") + "\n"
+
+
+@pytest.mark.requirement("F5")
+@pytest.mark.catches("migration-keeps-no-way-back")
+async def test_up_down_and_up_again_ends_where_it_began(blank: Conn) -> None:
+    assert [m.number for m in await migrate_up(blank, "holdfast")] == [
+        m.number for m in migrations("holdfast")
+    ]
+    first = await described(blank, "holdfast")
+    assert await migrate_up(blank, "holdfast") == []
+    await migrate_down(blank, "holdfast")
+    left = await described(blank, "holdfast")
+    assert "tasks" not in left
+    assert "enqueue" not in left
+    await migrate_up(blank, "holdfast")
+    assert await described(blank, "holdfast") == first
+
+
+@pytest.mark.requirement("F5")
+@pytest.mark.catches("migration-keeps-no-way-back")
+async def test_a_migration_that_runs_again_keeps_existing_rows(blank: Conn) -> None:
+    await migrate_up(blank, "holdfast")
+    await blank.execute("select holdfast.enqueue('mail.send')")
+    await migrate_up(blank, "holdfast")
+    assert await (await blank.execute("select count(*) from holdfast.tasks")).fetchone() == (1,)
+
+
+async def test_the_schema_is_its_snapshot_under_any_name(blank: Conn) -> None:
+    await migrate_up(blank, "jobs_of_ours")
+    found = await described(blank, "jobs_of_ours")
+    if not SNAPSHOT.exists() or os.environ.get("HOLDFAST_WRITE_SNAPSHOT"):
+        SNAPSHOT.write_text(found)
+    assert found == SNAPSHOT.read_text(), "HOLDFAST_WRITE_SNAPSHOT=1 pytest tests/store/test_migrate.py"
+    await blank.execute("select jobs_of_ours.enqueue('mail.send')")
+    assert await (await blank.execute("select count(*) from jobs_of_ours.ready")).fetchone() == (1,)
+
+
+async def test_a_schema_that_is_not_current_is_refused_with_what_to_do(blank: Conn) -> None:
+    with pytest.raises(SchemaError, match="has no tables yet: run `holdfast migrate`"):
+        await require_current(blank, "holdfast")
+    await migrate_up(blank, "holdfast")
+    await require_current(blank, "holdfast")
+    await blank.execute("insert into holdfast.migrations values (9999, 'future', '')")
+    with pytest.raises(SchemaError, match="newer than this package's"):
+        await require_current(blank, "holdfast")
+    await blank.execute("update holdfast.migrations set checksum = 'x' where number = 1")
+    with pytest.raises(SchemaError, match="0001 .tasks. was changed after it had been applied"):
+        await migrate_up(blank, "holdfast")
+
+
+async def test_each_role_can_do_its_work_and_no_more(blank: Conn) -> None:
+    await migrate_up(blank, "holdfast")
+    await blank.execute(grants("holdfast"))
+    await blank.execute("grant holdfast_enqueuer, holdfast_worker, holdfast_api to current_user")
+
+    async def allowed(role: str, statement: str) -> bool:
+        try:
+            async with blank.transaction(force_rollback=True):
+                await blank.execute(sql.SQL("set local role {}").format(sql.Identifier(role)))
+                await blank.execute(statement)
+        except psycopg.errors.InsufficientPrivilege:
+            return False
+        return True
+
+    enqueue = "select holdfast.enqueue('mail.send', key => 'k')"
+    assert [await allowed(f"holdfast_{role}", enqueue) for role in ("enqueuer", "worker", "api")] == [
+        True
+    ] * 3
+    assert not await allowed("holdfast_enqueuer", "select * from holdfast.tasks")
+    assert not await allowed("holdfast_enqueuer", "insert into holdfast.ready select * from holdfast.ready")
+    assert await allowed("holdfast_worker", "delete from holdfast.running")
+    assert not await allowed("holdfast_worker", "delete from holdfast.task_history")
+    assert not await allowed("holdfast_api", "delete from holdfast.running")
+    assert await allowed("holdfast_api", "update holdfast.running set cancel_reason = 'x'")
+    for role in ("enqueuer", "worker", "api"):
+        assert not await allowed(f"holdfast_{role}", "drop table holdfast.tasks")

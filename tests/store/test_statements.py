@@ -1,0 +1,69 @@
+"""Every statement is valid SQL for PostgreSQL, and the hot ones use the indexes they were written for."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import holdfast.store
+from holdfast.core.task import NewTask
+from holdfast.store.floor import Floor
+from holdfast.store.pool import Conn
+from holdfast.store.sql import load
+from tests.world import World
+
+FOLDER = Path(holdfast.store.__file__).parent
+FILES = [path.name for path in FOLDER.glob("*.sql") if path.name != "grants.sql"]
+STATEMENTS = [(file, name) for file in FILES for name in load(file) if not name.startswith("install_")]
+
+
+@pytest.mark.parametrize(("file", "name"), STATEMENTS)
+async def test_every_statement_can_be_prepared(world: World, direct_url: str, file: str, name: str) -> None:
+    conn = await world.open_direct(direct_url)
+    numbers: dict[str, int] = {}
+    text = re.sub(
+        r"%\((\w+)\)s", lambda found: f"${numbers.setdefault(found[1], len(numbers) + 1)}", load(file)[name]
+    )
+    types = ["unknown"] * len(numbers)
+    await conn.execute(
+        f"prepare checked({', '.join(types)}) as {text}" if types else f"prepare checked as {text}"
+    )
+
+
+def test_every_write_of_a_place_or_a_mark_stands_in_one_file() -> None:
+    writes = re.compile(r"(insert into|update|delete from)\s+holdfast\.(tasks|ready|waiting|running)\b")
+    for path in [*FOLDER.rglob("*.py"), *FOLDER.rglob("*.sql")]:
+        if path.name != "tasks.sql" and "migrations" not in path.parts:
+            assert not writes.search(path.read_text()), f"{path.name} writes where a task stands"
+
+
+def test_every_statement_says_why() -> None:
+    for file, name in STATEMENTS:
+        assert load(file)[name], name
+
+
+async def plan(conn: Conn, name: str, values: Mapping[str, object]) -> str:
+    cursor = await conn.execute("explain (costs off) " + load("tasks.sql")[name], values)
+    return "\n".join(row[0] for row in await cursor.fetchall())
+
+
+@pytest.mark.parametrize("tasks", [0, 3_000])
+async def test_the_hot_statements_read_no_table_whole(world: World, direct_url: str, tasks: int) -> None:
+    conn = await world.open_direct(direct_url)
+    if tasks:
+        await world.store.enqueue_many(conn, [NewTask("mail.send")] * tasks)
+    lanes = Floor(["default"]).ranges()
+    arrays = {
+        "queues": [lane.queue for lane in lanes],
+        "priorities": [lane.priority for lane in lanes],
+        "froms": [lane.start for lane in lanes],
+        "tos": [lane.end for lane in lanes],
+    }
+    claim = await plan(conn, "claim", arrays | {"limit": 100, "timeout": 600.0, "worker": world.worker})
+    assert "Index Scan using ready_pkey" in claim
+    assert "Tid Scan on ready" in claim
+    complete = await plan(conn, "complete", {"ids": "{}", "fences": "{}", "results": None, "now": None})
+    settle = await plan(conn, "settle", {"verdicts": "[]", "now": None})
+    for hot in (claim, complete, settle):
+        assert not re.search(r"Seq Scan on (ready|running|tasks)\b", hot), hot
