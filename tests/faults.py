@@ -20,8 +20,10 @@ class Fault:
 
 
 FAULTS = {
-    "no-fence": Fault(SQL, "where r.id = v.id and r.fence = v.fence", "where r.id = v.id"),
-    "no-fence-on-retry": Fault(SQL, "where r.id = v.id and r.fence = v.fence", "where r.id = v.id", 1),
+    "no-fence": Fault(SQL, "where c.id = v.id and c.fence = v.fence offset 0", "where c.id = v.id offset 0"),
+    "no-fence-on-retry": Fault(
+        SQL, "where c.id = v.id and c.fence = v.fence offset 0", "where c.id = v.id offset 0", 1
+    ),
     "fence-does-not-grow": Fault(
         SQL, "select nextval('holdfast.fence') as fence", "select 1::bigint as fence"
     ),
@@ -50,8 +52,8 @@ FAULTS = {
     ),
     "success-stays-alive": Fault(
         SQL,
-        "    delete from holdfast.tasks t\n    using gone g\n    where t.id = g.id\n    returning",
-        "    update holdfast.tasks t\n    set progress = 1\n    from gone g\n    where t.id = g.id\n    returning",
+        "    delete from holdfast.tasks t\n    using gone g\n",
+        "    update holdfast.tasks t\n    set progress = 1\n    from gone g\n",
     ),
     "failure-not-recorded": Fault(
         SQL,
@@ -125,6 +127,11 @@ FAULTS = {
     ),
     "floor-survives-a-clock-step": Fault(
         FLOOR, "            self.reset()\n        self._remember", "            pass\n        self._remember"
+    ),
+    "number-that-has-ended-taken-for-given-out": Fault(
+        SQL,
+        "case when exists (select from picked) then pg_current_xact_id()::text::bigint end as polls",
+        "pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1 as polls",
     ),
     "sweep-never-starts": Fault(FLOOR, "        return now >= self._due_at", "        return False"),
     "late-result-in-silence": Fault(

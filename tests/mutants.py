@@ -48,8 +48,12 @@ def judge(name: str) -> Answer:
         shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
         seed(FAULTS[name], package)
         command = [sys.executable, "-m", "pytest", "-q", "-x", "--fault", name, "-p", "no:randomly",
-                   "-p", "no:cacheprovider", "--timeout", "120", "tests"]  # fmt: skip
-        environment = os.environ | {"PYTHONPATH": folder, "HYPOTHESIS_STORAGE_DIRECTORY": folder}
+                   "-p", "no:cacheprovider", "--timeout", "60", "tests"]  # fmt: skip
+        environment = os.environ | {
+            "PYTHONPATH": folder,
+            "HYPOTHESIS_STORAGE_DIRECTORY": folder,
+            "HOLDFAST_MUTANT": name,
+        }
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     found = _FAILED.search(done.stdout)
     caught = found.group(1) if done.returncode == 1 and found else None

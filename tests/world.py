@@ -21,7 +21,7 @@ from holdfast.store.tasks import Settled, TaskStore
 
 LEASE_SECONDS = 30.0
 TABLES = (
-    "tasks", "ready", "waiting", "running", "buckets", "queues", "workers", "task_keys",
+    "tasks", "ready", "waiting", "running", "cancel_requests", "buckets", "queues", "workers", "task_keys",
     "settled_deltas", "settled_minutes", "task_history", "task_attempts",
 )  # fmt: skip
 
@@ -44,7 +44,8 @@ union all
 select 'marked ' || t.mark || ' and still in ' || p.place
 from holdfast.tasks t join places p on p.id = t.id where t.mark is not null
 union all
-select 'alive and in history: ' || t.id::text from holdfast.tasks t join holdfast.task_history h on h.id = t.id
+select 'alive and in history: ' || t.id::text
+from holdfast.tasks t join holdfast.task_history h on h.id = t.id
 union all
 select 'completed twice: ' || h.id::text from holdfast.task_history h group by h.id having count(*) > 1
 union all

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.backoff import Backoff
-from holdfast.core.decide import CRASHES_MAX, RATE_LIMITS_FREE, Policy, Spent, decide, expire
+from holdfast.core.decide import CRASHES_MAX, Policy, Spent, decide, expire
 from holdfast.core.failure import RULES, DeadReason, ErrorCode, Failure, FailureClass, storable
 from holdfast.core.outcome import (
     Cancel,
@@ -98,9 +98,9 @@ def test_each_class_follows_its_row(failure_class: FailureClass) -> None:
 @pytest.mark.catches("rate-limit-spends")
 def test_being_told_to_wait_spends_nothing_for_a_while() -> None:
     wait = Failed(Failure.of(FailureClass.RATE_LIMITED, "429"), after_seconds=7)
-    free = decide(held(rate_limits=RATE_LIMITS_FREE - 1), wait, POLICY)
+    free = decide(held(rate_limits=19), wait, POLICY)
     assert (free.move, free.after_seconds, free.spent) == (Move.RETRY, 7, Spent(attempts=1, rate_limits=1))
-    spent = decide(held(rate_limits=RATE_LIMITS_FREE), wait, POLICY)
+    spent = decide(held(rate_limits=20), wait, POLICY)
     assert spent.spent == Spent(attempts=1, failures=1)
 
 

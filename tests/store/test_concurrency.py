@@ -22,7 +22,8 @@ async def claim(world: World, conn: Conn, task_id: str, held: Claim | None) -> o
 
 
 async def pause(world: World, conn: Conn, task_id: str, held: Claim | None) -> object:
-    return await world.operator.pause(conn, task_id, "look")
+    await world.operator.pause(conn, task_id, "look")
+    return None
 
 
 async def cancel(world: World, conn: Conn, task_id: str, held: Claim | None) -> object:
@@ -79,7 +80,7 @@ async def attempt(act: Act, world: World, conn: Conn, task_id: str, held: Claim 
         return refused
 
 
-@pytest.mark.catches("claim-takes-locked-rows", "no-fence")
+@pytest.mark.catches("no-fence")
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
 @pytest.mark.parametrize("state", ["queued", "running"])
 async def test_any_two_acts_at_once_leave_the_task_whole(
@@ -106,3 +107,15 @@ async def test_any_two_acts_at_once_leave_the_task_whole(
             async with asyncio.timeout(10):
                 await running
             await world.check()
+
+
+@pytest.mark.requirement("T1")
+@pytest.mark.catches("claim-takes-locked-rows")
+async def test_two_claimers_never_wait_for_each_other(world: World, direct_url: str) -> None:
+    first, second = await world.enqueue(), await world.enqueue()
+    one, two = await world.open_direct(direct_url), await world.open_direct(direct_url)
+    await one.execute("begin")
+    assert [claim.id for claim in await world.claim(1, conn=one)] == [first]
+    async with asyncio.timeout(5):
+        assert [claim.id for claim in await world.claim(1, conn=two)] == [second]
+    await one.execute("rollback")

@@ -93,7 +93,8 @@ async def test_a_reader_open_on_history_holds_up_no_settle(
         claims = await world.claim(20)
         group = [world.verdict(c, Complete() if n % 2 else Retry("x", 60)) for n, c in enumerate(claims)]
         began = time.monotonic()
-        await world.store.settle(settler, group)
+        async with asyncio.timeout(2):
+            await world.store.settle(settler, group)
         slowest = max(slowest, time.monotonic() - began)
     assert slowest < 0.2, f"a settle took {slowest:.3f} s"
     await reader.execute("commit")

@@ -6,11 +6,13 @@ So a claim starts at its floor: every row below it was taken, as far as its snap
 
 What the snapshot could not see are the rows of transactions that had not committed. Each of them has
 a number (xid) that is at least the snapshot's xmin, and its rows carry a run_at read from the clock
-after it got that number (the two rules at the head of tasks.sql). Every claim brings back the xmin,
-the xmax and the time of its own snapshot: a number at or above the xmax of an earlier claim was given
-out after that claim's time. So the latest earlier claim whose xmax is at most today's xmin is a
-moment before which no hidden row can lie, and the floor never passes it. This needs no rights, no
-second query, and covers prepared transactions; a mere reader has no number and does not hold it back.
+after it got that number (the two rules at the head of tasks.sql). Every claim that takes something has
+a number of its own, given out after the claim began; whatever has a higher number got it later still.
+So the latest claim whose own number lies below today's xmin began at a moment before which no hidden
+row can lie, and the floor never passes it. This needs no rights and no second query, and it covers
+prepared transactions; a mere reader has no number and does not hold it back. (The snapshot's xmax will
+not do in place of a claim's own number: it is one past the highest number that has *ended*, so that a
+transaction at or above it may have begun long before.)
 
 A writing transaction that stays open for minutes would hold the floor for minutes, so it is followed
 for `FOLLOW_SECONDS` only. Those late rows, and rows that a rolled-back claim put back, are found by
@@ -18,7 +20,7 @@ the sweep: a walk over the range below the floor, in slices short enough that no
 on a budget of one part in `SWEEP_SHARE` of one connection's time.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -54,10 +56,10 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a claim could see: numbers below xmin have ended, numbers from xmax on had not begun."""
+    """What a claim could see: numbers below xmin had ended. `number` is its own, if it took one."""
 
     xmin: int
-    xmax: int
+    number: int | None
     at: datetime
 
 
@@ -67,8 +69,9 @@ class Floor:
     def __init__(self, queues: Sequence[str]) -> None:
         self._lanes = [(queue, priority) for queue in queues for priority in PRIORITIES]
         self._floors = dict.fromkeys(self._lanes, BEGINNING)
-        self._xmaxes: list[int] = []
+        self._numbers: list[int] = []
         self._times: list[datetime] = []
+        self._latest = BEGINNING
 
     def ranges(self) -> list[Range]:
         """Where the next claim is to look, the most urgent first."""
@@ -80,9 +83,10 @@ class Floor:
 
     def learn(self, seen: Snapshot, taken: Iterable[Taken], *, full: bool) -> None:
         """Raise the floors after a claim over `ranges()` that took these rows."""
-        if self._times and seen.at < self._times[-1]:
+        if seen.at < self._latest:
             # The database's clock went back (a failover, a step): start over from the beginning.
             self.reset()
+        self._latest = seen.at
         self._remember(seen)
         bound = self._bound(seen)
         last: dict[tuple[str, int], datetime] = {}
@@ -104,26 +108,24 @@ class Floor:
     def reset(self) -> None:
         """Forget everything: after a lost connection the other end may be another server."""
         self._floors = dict.fromkeys(self._lanes, BEGINNING)
-        self._xmaxes.clear()
+        self._numbers.clear()
         self._times.clear()
 
     def _bound(self, seen: Snapshot) -> datetime:
         """No row that this snapshot could not see has a run_at before this moment."""
-        position = bisect_right(self._xmaxes, seen.xmin)
+        position = bisect_left(self._numbers, seen.xmin)
         followed = self._times[position - 1] if position else BEGINNING
         return max(followed, seen.at - _FOLLOW)
 
     def _remember(self, seen: Snapshot) -> None:
-        if self._xmaxes and seen.xmax == self._xmaxes[-1]:
-            # No number was given out in between: the later moment is as true and says more.
-            self._times[-1] = seen.at
+        if seen.number is None:
             return
-        self._xmaxes.append(seen.xmax)
+        self._numbers.append(seen.number)
         self._times.append(seen.at)
         oldest = seen.at - 2 * _FOLLOW
         if self._times[0] < oldest:
-            del self._times[: bisect_right(self._times, oldest)]
-            del self._xmaxes[: len(self._xmaxes) - len(self._times)]
+            del self._times[: bisect_left(self._times, oldest)]
+            del self._numbers[: len(self._numbers) - len(self._times)]
 
 
 class Sweep:
@@ -137,7 +139,7 @@ class Sweep:
         self._queues: frozenset[str] = frozenset()
         self._lower = BEGINNING
         self._upper = BEGINNING
-        self._first_end: datetime | None = None
+        self._first_end = BEGINNING
         self._width = _FIRST_WIDTH
         self._began_at = 0.0
         self._spent_seconds = 0.0
@@ -194,7 +196,7 @@ class Sweep:
     def _next_upper(self, top: datetime) -> datetime:
         if self._lower == BEGINNING:
             # What lies before this claimer's first walk is one slice: nothing tells where it begins.
-            if self._first_end is None:
+            if self._first_end == BEGINNING:
                 self._first_end = top
             return self._first_end
         return top if top - self._lower <= self._width else self._lower + self._width

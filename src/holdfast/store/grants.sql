@@ -20,7 +20,7 @@ grant execute on function holdfast.enqueue, holdfast.enqueue_many, holdfast.uuid
     to holdfast_enqueuer, holdfast_worker, holdfast_api;
 grant select on all tables in schema holdfast to holdfast_worker, holdfast_api;
 grant insert, update, delete on holdfast.tasks, holdfast.ready, holdfast.waiting, holdfast.running,
-    holdfast.buckets, holdfast.queues, holdfast.workers, holdfast.task_keys, holdfast.settled_deltas,
+    holdfast.cancel_requests, holdfast.buckets, holdfast.queues, holdfast.workers, holdfast.task_keys, holdfast.settled_deltas,
     holdfast.settled_minutes
     to holdfast_worker;
 grant insert on holdfast.task_history, holdfast.task_attempts to holdfast_worker;
@@ -28,4 +28,4 @@ grant usage on sequence holdfast.fence to holdfast_worker;
 grant insert, update, delete on holdfast.tasks, holdfast.ready, holdfast.waiting, holdfast.buckets,
     holdfast.queues
     to holdfast_api;
-grant update on holdfast.running to holdfast_api;
+grant insert, update on holdfast.cancel_requests to holdfast_api;

@@ -115,6 +115,10 @@ class Operator:
         cursor = await conn.execute(self._sql["prune_keys"], {"limit": limit})
         return len(await cursor.fetchall())
 
+    async def prune_cancel_requests(self, conn: Conn) -> int:
+        """Forget requests whose claim has ended."""
+        return len(await (await conn.execute(self._sql["prune_cancel_requests"])).fetchall())
+
     async def prune_cancelled(
         self, conn: Conn, days: int, *, now: datetime | None = None, limit: int = 1_000
     ) -> int:

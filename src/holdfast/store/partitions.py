@@ -119,7 +119,8 @@ async def _attach(conn: Conn, schema: str, table: str, column: str, day: date) -
             await conn.execute(
                 sql.SQL(
                     "create table if not exists {partition} "
-                    "(like {parent} including defaults including constraints, check ({column} >= {start} and {column} < {end})) "
+                    "(like {parent} including defaults including constraints, "
+                    "check ({column} >= {start} and {column} < {end})) "
                     "with (autovacuum_vacuum_insert_scale_factor = 0.5)"
                 ).format(**names)
             )

@@ -130,7 +130,7 @@ class TaskStore:
         values = _arrays(ranges) | {"limit": limit, "worker": worker, "timeout": timeout}
         cursor = await conn.execute(self._sql["claim"], values)
         head, *rows = await cursor.fetchall()
-        seen = Snapshot(xmin=head[1], xmax=head[19], at=head[8])
+        seen = Snapshot(xmin=head[1], number=head[19], at=head[8])
         claims = [Claim._make((*row, seen.at, worker)) for row in rows]
         order = {(r.queue, r.priority): place for place, r in enumerate(ranges)}
         claims.sort(key=lambda claim: (order[claim.queue, claim.priority], claim.run_at, claim.id))
@@ -208,6 +208,11 @@ class TaskStore:
         end: datetime = row[0]
         return end
 
+    async def cancel_requests(self, conn: Conn, worker: str) -> list[tuple[str, int, str]]:
+        """The claims (task, fence) that a worker was asked to stop, and why."""
+        cursor = await conn.execute(self._sql["cancel_requests"], {"worker": worker})
+        return [(task_id, fence, reason) for task_id, fence, reason in await cursor.fetchall()]
+
     async def retire(self, conn: Conn, worker: str) -> None:
         """Forget a worker that holds nothing any more."""
         await conn.execute(self._sql["retire_worker"], {"worker": worker})
@@ -248,8 +253,8 @@ class TaskStore:
         """Write a group in one transaction; one bad value must not hold up the others."""
         fit = [self._fit(claim, verdict) for claim, verdict in settlements]
         accepted = await self._bisect(conn, fit)
-        ids = {claim.id for claim, _ in accepted}
-        refused = [(claim, verdict) for claim, verdict in settlements if claim.id not in ids]
+        heard = {(claim.id, claim.fence) for claim, _ in accepted}
+        refused = [one for one in settlements if (one[0].id, one[0].fence) not in heard]
         if accepted:
             self.listen(TasksSettled(accepted))
         return Settled(accepted, refused)
@@ -311,8 +316,9 @@ class TaskStore:
         rows = await (await conn.execute(statement, values)).fetchall()
         if len(rows) == len(group):
             return list(group)
-        ids = {id_ for (id_,) in rows}
-        return [(claim, verdict) for claim, verdict in group if claim.id in ids]
+        # By fence too: a group may hold an old and a new claim of one task.
+        heard = set(rows)
+        return [one for one in group if (one[0].id, one[0].fence) in heard]
 
     async def _refuse(self, conn: Conn, late: Sequence[Settlement]) -> None:
         if not late:

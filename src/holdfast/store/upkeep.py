@@ -32,6 +32,7 @@ class Upkeep:
         await index_closed_partitions(conn, self._schema, today)
         await self._operator.expire(conn)
         await self._operator.prune_keys(conn)
+        await self._operator.prune_cancel_requests(conn)
         await self._operator.prune_cancelled(conn, CANCELLED_DAYS, now=now)
         await self.roll_up(conn, now)
 

@@ -8,6 +8,7 @@ drop table
     holdfast.task_keys,
     holdfast.queues,
     holdfast.workers,
+    holdfast.cancel_requests,
     holdfast.running,
     holdfast.waiting,
     holdfast.buckets,

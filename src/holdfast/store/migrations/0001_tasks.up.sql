@@ -4,22 +4,16 @@
 create sequence holdfast.fence as bigint;
 comment on sequence holdfast.fence is 'one value per claim statement: the lease token and the fencing token';
 
+-- Columns that every claim reads come first: what lies behind them need not be looked at.
 create table holdfast.tasks (
     id uuid primary key,
     enqueued_at timestamptz not null,
     run_at timestamptz not null,
-    expires_at timestamptz,
-    last_attempt_at timestamptz,
-    failed_at timestamptz,
-    marked_at timestamptz,
-    timeout_seconds real,
-    progress real,
     attempts integer not null default 0,
     polls integer not null default 0,
     failures smallint not null default 0,
     crashes smallint not null default 0,
     rate_limits smallint not null default 0,
-    max_attempts smallint check (max_attempts > 0),
     priority smallint not null check (priority between 0 and 3),
     version smallint not null default 1,
     kind text not null,
@@ -29,6 +23,13 @@ create table holdfast.tasks (
     trace_id text,
     key text,
     bucket text,
+    max_attempts smallint check (max_attempts > 0),
+    timeout_seconds real,
+    expires_at timestamptz,
+    progress real,
+    last_attempt_at timestamptz,
+    failed_at timestamptz,
+    marked_at timestamptz,
     mark text check (mark in ('failed', 'cancelled', 'paused')),
     mark_reason text,
     dead_reason text check (dead_reason in ('non_retryable', 'max_attempts_exceeded')),
@@ -36,7 +37,7 @@ create table holdfast.tasks (
     error_code text,
     error_message text,
     error_stack text,
-    check ((mark = 'failed') = (dead_reason is not null))
+    check ((mark is not null and mark = 'failed') = (dead_reason is not null))
 ) with (
     fillfactor = 90,
     autovacuum_vacuum_scale_factor = 0.02,
@@ -96,21 +97,28 @@ create table holdfast.waiting (
 create unique index waiting_id on holdfast.waiting (id);
 comment on table holdfast.waiting is 'what is due but stands behind a bucket';
 
+-- Rows are inserted and deleted, never updated: the statements that settle find them by their place.
 create table holdfast.running (
     id uuid primary key,
     fence bigint not null,
     started_at timestamptz not null,
     deadline_at timestamptz not null,
-    cancel_requested_at timestamptz,
     worker uuid not null,
-    bucket text,
-    cancel_reason text
+    bucket text
 ) with (
-    fillfactor = 70,
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_cost_delay = 0
 );
 comment on table holdfast.running is 'what a worker holds, under a fence';
+
+create table holdfast.cancel_requests (
+    task_id uuid not null,
+    fence bigint not null,
+    requested_at timestamptz not null,
+    reason text not null,
+    primary key (task_id, fence)
+);
+comment on table holdfast.cancel_requests is 'claims that were asked to stop; swept up once they have ended';
 
 create table holdfast.workers (
     id uuid primary key,

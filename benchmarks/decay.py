@@ -1,0 +1,214 @@
+"""Does it stay fast? The closed loop beside an old snapshot, large tables and slow transactions.
+
+    python -m benchmarks.decay --write docs/benchmarks/decay.json            everything, about 25 minutes
+    python -m benchmarks.decay --only snapshot --held 60                     one of them, shorter
+
+Rates are of one run on one cluster; each table's ratio is loaded / empty, measured before and after.
+"""
+
+import argparse
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import Connection
+from psycopg.rows import TupleRow
+from tests.cluster import DURABLE, postgres
+
+from benchmarks.engines import Ours, connect
+from benchmarks.late import measure_late_commits
+from benchmarks.loops import Loop, about, run, write
+
+LOAD = """
+with made as (
+    select holdfast.uuid7() as id, {run_at} as run_at from generate_series({first}, {last})
+), facts as (
+    insert into holdfast.tasks (id, enqueued_at, run_at, priority, kind, queue, payload, trace_id {columns})
+    select id, now(), run_at, 2, '{kind}', 'default', '{{"episode": 7, "shot": 3}}', 'trace-000001' {values} from made
+)
+{place}
+"""
+CHUNK = 250_000
+
+
+@dataclass(frozen=True, slots=True)
+class Burden:
+    """Rows that stand about while the loop runs."""
+
+    rows: int
+    place: str
+    run_at: str = "clock_timestamp()"
+    kind: str = "burden"
+    columns: str = ""
+    values: str = ""
+
+    def load(self, conn: Connection[TupleRow]) -> None:
+        """Put the rows there."""
+        for first in range(1, self.rows + 1, CHUNK):
+            last = min(first + CHUNK - 1, self.rows)
+            conn.execute(
+                LOAD.format(
+                    run_at=self.run_at,
+                    first=first,
+                    last=last,
+                    kind=self.kind,
+                    columns=self.columns,
+                    values=self.values,
+                    place=self.place,
+                )  # fmt: skip
+            )
+        conn.execute("vacuum analyze holdfast.tasks, holdfast.ready, holdfast.running, holdfast.waiting")
+
+
+READY = "insert into holdfast.ready (run_at, id, priority, queue, kind) select run_at, id, 2, 'default', '{}' from made"
+HISTORY = """
+insert into holdfast.task_history (id, finished_at, enqueued_at, started_at, fence, worker, attempts, polls,
+    failures, crashes, priority, version, kind, queue, payload, trace_id)
+select holdfast.uuid7(), now(), now(), now(), 1, gen_random_uuid(), 1, 0, 0, 0, 2, 1, 'burden', 'default',
+    '{{"episode": 7, "shot": 3}}', 'trace-000001' from generate_series(1, {rows})
+"""
+
+
+def burdens() -> dict[str, Burden]:
+    """What stands about, by name; history is filled apart."""
+    worker = "'00000000-0000-7000-8000-000000000001'"
+    return {
+        "1 M failed": Burden(
+            1_000_000,
+            "select 1",
+            columns=", mark, marked_at, dead_reason, failure_class, error_code, error_message",
+            values=", 'failed', now(), 'non_retryable', 'transient', 'TASK_EXECUTION_FAILED', 'boom'",
+        ),  # fmt: skip
+        "1 M scheduled for tomorrow": Burden(
+            1_000_000, READY.format("burden"), run_at="now() + interval '1 day'"
+        ),
+        "50,000 running": Burden(
+            50_000,
+            "insert into holdfast.running (id, fence, started_at, deadline_at, worker)"
+            f" select id, 1, now(), now() + interval '1 day', {worker} from made",
+        ),
+        "1 M behind a paused kind": Burden(
+            1_000_000,
+            "insert into holdfast.waiting (position, id, priority, bucket, queue, kind)"
+            " select (extract(epoch from run_at) * 1000000)::bigint, id, 2, 'kind:paused', 'default', 'paused'"
+            " from made",
+            kind="paused",
+        ),
+        "10 M queued": Burden(10_000_000, READY.format("burden")),
+    }
+
+
+@contextmanager
+def old_snapshot(url: str):  # type: ignore[no-untyped-def]
+    """A reader that keeps its snapshot and does nothing."""
+    with psycopg.connect(url) as reader:
+        reader.execute("set transaction isolation level repeatable read")
+        reader.execute("select count(*) from holdfast.settled_deltas")
+        yield
+
+
+def measure_snapshot(url: str, before: float, held: float, after: float) -> dict[str, object]:
+    """Rates in windows of five seconds, before, while and after a reader holds an old snapshot."""
+    total = before + held + after
+    done: list[list[int]] = []
+    loop = threading.Thread(target=lambda: done.append(run(Loop(url, "holdfast", total)).windows))
+    loop.start()
+    # The loop's own processes take about a second to start; windows on the edge are left out below.
+    time.sleep(before + 1)
+    with old_snapshot(url):
+        time.sleep(held)
+    loop.join()
+    windows = [count / 5 for count in done[0]]
+    first, last = int(before / 5) + 1, int((before + held) / 5)
+    calm, under = windows[1 : first - 1], windows[first:last]
+    rate = statistics.median(calm)
+    return {
+        "held_seconds": held,
+        "before": round(rate),
+        "while_held": round(statistics.median(under)),
+        "worst_window": round(min(under)),
+        "worst_over_before": round(min(under) / rate, 3),
+        "median_over_before": round(statistics.median(under) / rate, 3),
+        "windows": [round(window) for window in windows],
+    }
+
+
+def measure_burdens(url: str, seconds: float) -> dict[str, object]:
+    """Loaded against empty, each with an empty run before and after."""
+    found: dict[str, object] = {}
+    with connect(url) as conn:
+        conn.execute("set enable_seqscan = on")
+        conn.execute(
+            "insert into holdfast.workers values"
+            " ('00000000-0000-7000-8000-000000000001', 'burden', now(), now() + interval '1 day')"
+        )
+        conn.execute(
+            "insert into holdfast.buckets (name, kind, paused_at) values ('kind:paused', 'paused', now())"
+        )
+        for name, burden in burdens().items():
+            found[name] = _loaded(conn, url, seconds, lambda burden=burden: burden.load(conn))
+            print(name, found[name], flush=True)
+        found["10 M history"] = _loaded(conn, url, seconds, lambda: _fill_history(conn))
+    return found
+
+
+def _loaded(
+    conn: Connection[TupleRow], url: str, seconds: float, load: Callable[[], None]
+) -> dict[str, object]:
+    loop = Loop(url, "holdfast", seconds)
+    empty = [_windowed(loop)]
+    load()
+    conn.execute("checkpoint")
+    loaded = [_windowed(loop), _windowed(loop)]
+    conn.execute(
+        "truncate holdfast.tasks, holdfast.ready, holdfast.waiting, holdfast.running, holdfast.task_history"
+    )
+    conn.execute("checkpoint")
+    empty.append(_windowed(loop))
+    return {
+        "empty": round(statistics.median(empty)),
+        "loaded": round(statistics.median(loaded)),
+        "ratio": round(statistics.median(loaded) / statistics.median(empty), 3),
+        "runs": {"empty": [round(r) for r in empty], "loaded": [round(r) for r in loaded]},
+    }
+
+
+def _windowed(loop: Loop) -> float:
+    return run(loop).rate
+
+
+def _fill_history(conn: Connection[TupleRow]) -> None:
+    for _ in range(40):
+        conn.execute(HISTORY.format(rows=CHUNK))
+    conn.execute("vacuum analyze holdfast.task_history")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=["snapshot", "burdens", "late"])
+    parser.add_argument("--held", type=float, default=300.0)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--write", metavar="FILE")
+    chosen = parser.parse_args()
+    found: dict[str, object] = {"about": about()}
+    with postgres(15, DURABLE) as server:
+        url = f"{server}/postgres"
+        with connect(url) as conn:
+            Ours.install(conn)
+        if chosen.only in (None, "late"):
+            found["late commits"] = measure_late_commits(url)
+        if chosen.only in (None, "snapshot"):
+            found["old snapshot"] = measure_snapshot(url, 30, chosen.held, 20)
+        if chosen.only in (None, "burdens"):
+            with connect(url) as conn:
+                Ours.install(conn)
+            found["burdens"] = measure_burdens(url, chosen.seconds)
+    write(chosen.write, found)
+
+
+if __name__ == "__main__":
+    main()

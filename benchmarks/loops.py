@@ -1,0 +1,125 @@
+"""The closed loop of enqueue, claim, settle, and the drain; each process has one connection."""
+
+import json
+import multiprocessing
+import os
+import platform
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Any
+
+from benchmarks.engines import ENGINES, connect, payload_of
+
+BATCH = 100
+PROCESSES = 2
+WINDOW_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """One run of a loop."""
+
+    url: str
+    engine: str
+    seconds: float
+    payload_bytes: int = 220
+    enqueue: bool = True
+    queue: str = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """Tasks completed in each window of five seconds, all processes together, and how long it took."""
+
+    windows: list[int]
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Tasks per second."""
+        return sum(self.windows) / self.seconds
+
+
+def run(loop: Loop) -> Ran:
+    """Drive the loop with every process; starting them is not part of the time."""
+    windows = int(loop.seconds / WINDOW_SECONDS) + 1
+    context = multiprocessing.get_context("spawn")
+    gate = context.Barrier(PROCESSES)
+    counts = context.Array("l", windows * PROCESSES)
+    lasted = context.Array("d", PROCESSES)
+    processes = [
+        context.Process(target=_work, args=(loop, gate, counts, lasted, number))
+        for number in range(PROCESSES)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        if process.exitcode != 0:
+            raise RuntimeError(f"a process of the {loop.engine} loop ended with {process.exitcode}")
+    done = [sum(counts[n * windows + w] for n in range(PROCESSES)) for w in range(windows)]
+    return Ran(done, max(lasted[:]))
+
+
+def _work(loop: Loop, gate: Barrier, counts: Any, lasted: Any, number: int) -> None:
+    windows = len(counts) // PROCESSES
+    with connect(loop.url) as conn:
+        engine = ENGINES[loop.engine](conn, loop.queue, payload_of(loop.payload_bytes))
+        gate.wait()
+        began = time.monotonic()
+        while (now := time.monotonic() - began) < loop.seconds:
+            if loop.enqueue:
+                engine.enqueue(BATCH)
+            taken = engine.claim(BATCH)
+            done = engine.complete(taken) if taken.count else 0
+            if not loop.enqueue and not done:
+                break
+            counts[number * windows + int(now / WINDOW_SECONDS)] += done
+        lasted[number] = time.monotonic() - began
+
+
+def rate(loop: Loop) -> float:
+    """Tasks per second over a whole run."""
+    return run(loop).rate
+
+
+def drain(url: str, engine: str, tasks: int, payload_bytes: int) -> float:
+    """Tasks per second while a backlog of so many is emptied."""
+    with connect(url) as conn:
+        filler = ENGINES[engine](conn, "default", payload_of(payload_bytes))
+        for _ in range(tasks // 1_000):
+            filler.enqueue(1_000)
+    return run(Loop(url, engine, 300.0, payload_bytes, enqueue=False)).rate
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """The median and the range."""
+    return {
+        "median": round(statistics.median(values), 3),
+        "lowest": round(min(values), 3),
+        "highest": round(max(values), 3),
+    }
+
+
+def about() -> dict[str, object]:
+    """Where and on what it was measured."""
+    return {
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "batch": BATCH,
+        "processes": PROCESSES,
+    }
+
+
+def write(path: str | None, found: dict[str, object]) -> None:
+    """Keep what was found, and show it."""
+    text = json.dumps(found, indent=2)
+    print(text)
+    if path:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text + "\n")
