@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import os
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import psycopg
 import pytest
@@ -13,17 +13,36 @@ from psycopg import sql
 from holdfast.config import Settings
 from holdfast.store.migrate import function_statements, migrate_up, migrations
 from holdfast.store.pool import Conn, connect
+from tests.cluster import postgres
 from tests.world import World
-
-SERVER = os.environ.get("HOLDFAST_TEST_URL", "postgresql://postgres@127.0.0.1:5432")
-# Creating databases and migrating need a direct connection where SERVER is a pooler.
-DIRECT = os.environ.get("HOLDFAST_TEST_DIRECT_URL", SERVER)
 
 pytest_plugins = ["tests.marks"]
 
+_servers = ExitStack()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start a cluster for the whole run, unless a server was named; xdist workers inherit its URL."""
+    if "HOLDFAST_TEST_URL" not in os.environ and not config.option.collectonly:
+        os.environ["HOLDFAST_TEST_URL"] = _servers.enter_context(postgres(15))
+
+
+def pytest_unconfigure() -> None:
+    _servers.close()
+
+
+def server() -> str:
+    """The server that the tests run on, or the pooler before it."""
+    return os.environ["HOLDFAST_TEST_URL"]
+
+
+def direct() -> str:
+    """The server past any pooler: creating databases and migrating need that."""
+    return os.environ.get("HOLDFAST_TEST_DIRECT_URL", server())
+
 
 def _admin() -> psycopg.Connection[tuple[object, ...]]:
-    return psycopg.connect(f"{DIRECT}/postgres", autocommit=True)
+    return psycopg.connect(f"{direct()}/postgres", autocommit=True)
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +56,7 @@ def template() -> str:
         found = admin.execute("select from pg_database where datname = %s", [name]).fetchone()
         if found is None:
             admin.execute(sql.SQL("create database {}").format(sql.Identifier(f"{name}_new")))
-            asyncio.run(_migrate(f"{DIRECT}/{name}_new"))
+            asyncio.run(_migrate(f"{direct()}/{name}_new"))
             admin.execute(
                 sql.SQL("alter database {} rename to {}").format(
                     sql.Identifier(f"{name}_new"), sql.Identifier(name)
@@ -71,13 +90,13 @@ def database(template: str) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def url(database: str) -> str:
     """Where this worker's tests run; through the pooler where there is one."""
-    return f"{SERVER}/{database}"
+    return f"{server()}/{database}"
 
 
 @pytest.fixture(scope="session")
 def direct_url(database: str) -> str:
     """The same database, past any pooler."""
-    return f"{DIRECT}/{database}"
+    return f"{direct()}/{database}"
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ SQL = "store/tasks.sql"
 DECIDE = "core/decide.py"
 FLOOR = "store/floor.py"
 STORE = "store/tasks.py"
+SETTLE = "store/settle.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ FAULTS = {
     ),
     "slot-not-returned": Fault(SQL, "set in_use = b.in_use - l.tasks", "set in_use = b.in_use"),
     "reclaim-forgets-the-limit": Fault(
-        STORE,
+        SETTLE,
         "slots = Counter(claim.bucket for claim, _ in accepted if claim.bucket is not None)",
         "slots = Counter(c.bucket for c, v in accepted if c.bucket is not None and v.move is not Move.RECLAIM)",
     ),
@@ -135,16 +136,16 @@ FAULTS = {
     ),
     "sweep-never-starts": Fault(FLOOR, "        return now >= self._due_at", "        return False"),
     "late-result-in-silence": Fault(
-        STORE, "        if not late:\n            return", "        if late is not None:\n            return"
+        SETTLE, "        if not late:\n            return", "        if late is not None:\n            return"
     ),
     "bad-result-holds-up-its-group": Fault(
-        STORE, "            if len(group) > 1:", "            if len(group) > 1_000:"
+        SETTLE, "            if len(group) > 1:", "            if len(group) > 1_000:"
     ),
     "stray-claims-kept": Fault(STORE, "if (claim.id, claim.fence) not in known", "if False"),
     "answer-lost-means-late": Fault(
-        STORE, "before = {id_ for (id_,) in await cursor.fetchall()}", "before = set[str]()"
+        SETTLE, "before = {id_ for (id_,) in await cursor.fetchall()}", "before = set[str]()"
     ),
-    "no-partition-no-settle": Fault(STORE, 'if "no partition" not in str(error):', "if True:"),
+    "no-partition-no-settle": Fault(SETTLE, 'if "no partition" not in str(error):', "if True:"),
     "detach-stops-everyone": Fault(
         "store/partitions.py", 'how = "finalize" if pending else "concurrently"', 'how = ""'
     ),

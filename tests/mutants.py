@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.cluster import postgres
 from tests.faults import FAULTS, Fault
 
 ROOT = Path(__file__).parent.parent
@@ -68,7 +69,8 @@ def main() -> int:
     chosen = parser.parse_args()
     names = chosen.names or list(FAULTS)
     missed: list[Answer] = []
-    with ThreadPoolExecutor(chosen.jobs) as pool:
+    with postgres(15) as url, ThreadPoolExecutor(chosen.jobs) as pool:
+        os.environ["HOLDFAST_TEST_URL"] = url
         for answer in pool.map(judge, names):
             sys.stdout.write(f"{answer.name:36} {answer.caught_by or 'NOT CAUGHT'}\n")
             sys.stdout.flush()

@@ -17,7 +17,8 @@ from holdfast.core.task import Claim, NewTask, TaskView
 from holdfast.store.floor import Floor
 from holdfast.store.operate import Operator
 from holdfast.store.pool import Conn, connect
-from holdfast.store.tasks import Settled, TaskStore
+from holdfast.store.settle import Settled
+from holdfast.store.tasks import TaskStore
 
 LEASE_SECONDS = 30.0
 TABLES = (

@@ -12,7 +12,7 @@ from holdfast.core.errors import SchemaError
 from holdfast.store import migrate
 from holdfast.store.migrate import grants, migrate_down, migrate_up, migrations, require_current
 from holdfast.store.pool import Conn, connect
-from tests.conftest import DIRECT
+from tests.conftest import direct
 
 SNAPSHOT = Path(migrate.__file__).parent / "schema.txt"
 
@@ -51,10 +51,10 @@ async def blank() -> AsyncIterator[Conn]:
     """An empty database of its own."""
     name = f"holdfast_blank_{os.getpid()}"
     identifier = sql.Identifier(name)
-    async with await connect(f"{DIRECT}/postgres") as admin:
+    async with await connect(f"{direct()}/postgres") as admin:
         await admin.execute(sql.SQL("drop database if exists {} with (force)").format(identifier))
         await admin.execute(sql.SQL("create database {}").format(identifier))
-        async with await connect(f"{DIRECT}/{name}") as conn:
+        async with await connect(f"{direct()}/{name}") as conn:
             yield conn
         await admin.execute(sql.SQL("drop database {} with (force)").format(identifier))
 

@@ -4,62 +4,37 @@ Every method runs on the connection it is given, so that it commits with whateve
 an operator does to tasks that nobody holds is in `operate.py`.
 """
 
-import json
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import LiteralString, TypeAlias
 
 import psycopg
 from psycopg.rows import TupleRow
 from uuid_utils import uuid7
 
 from holdfast.config import Settings
-from holdfast.core.decide import Policy, Spent, Verdict, decide
+from holdfast.core.decide import Policy, decide
 from holdfast.core.errors import KeyConflict, LeaseLost, PayloadTooLarge
 from holdfast.core.events import (
-    LateResultsRefused,
     Listener,
-    PartitionMissing,
-    ResultRejected,
     TasksClaimed,
     TasksEnqueued,
     TasksParked,
-    TasksSettled,
     WorkersLost,
     silent,
 )
-from holdfast.core.failure import DeadReason, Failure, FailureClass
+from holdfast.core.failure import Failure, FailureClass
 from holdfast.core.outcome import Failed, Outcome, Release, Released, WorkerLost
-from holdfast.core.state import Move
 from holdfast.core.task import KEY_WINDOW_SECONDS, Claim, Enqueued, NewTask
 from holdfast.store.floor import Floor, Range, Snapshot
-from holdfast.store.partitions import ensure_partitions
 from holdfast.store.pool import Conn
+from holdfast.store.settle import Settled, Settlement, Settler, array_literal
 from holdfast.store.sql import load
-
-Settlement: TypeAlias = tuple[Claim, Verdict]
 
 TIMEOUT_SECONDS = 600.0
 SHUNT_LIMIT = 1_000
 RECLAIM_LIMIT = 50
 KEY_CONFLICT = "HF001"
-
-# What PostgreSQL answers when a value cannot be stored, whatever the rest of the group is like.
-_UNSTORABLE = (
-    psycopg.DataError,
-    psycopg.errors.ProgramLimitExceeded,
-    psycopg.errors.StatementTooComplex,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What became of a group of verdicts."""
-
-    accepted: Sequence[Settlement]
-    refused: Sequence[Settlement]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +53,7 @@ class TaskStore:
         self.settings = settings or Settings()
         self.listen = listen
         self._sql = load("tasks.sql", self.settings.schema_name)
+        self._settler = Settler(self.settings, listen)
 
     async def enqueue(self, conn: Conn, task: NewTask) -> Enqueued:
         """Add one task, in the caller's transaction."""
@@ -176,23 +152,11 @@ class TaskStore:
 
     async def settle(self, conn: Conn, settlements: Sequence[Settlement]) -> Settled:
         """Write the verdicts of one holder; late ones are refused, recorded and told."""
-        settled = await self._write(conn, settlements)
-        await self._refuse(conn, settled.refused)
-        return settled
+        return await self._settler.settle(conn, settlements)
 
     async def settle_again(self, conn: Conn, settlements: Sequence[Settlement]) -> Settled:
         """Settle after an answer was lost: what was written the first time counts as accepted."""
-        settled = await self._write(conn, settlements)
-        if not settled.refused:
-            return settled
-        values: dict[str, object] = dict(_claim_arrays(claim for claim, _ in settled.refused))
-        values["moves"] = [str(verdict.move) for _, verdict in settled.refused]
-        cursor = await conn.execute(self._sql["settled_before"], values)
-        before = {id_ for (id_,) in await cursor.fetchall()}
-        late = [(claim, verdict) for claim, verdict in settled.refused if claim.id not in before]
-        await self._refuse(conn, late)
-        done = [(claim, verdict) for claim, verdict in settled.refused if claim.id in before]
-        return Settled([*settled.accepted, *done], late)
+        return await self._settler.settle_again(conn, settlements)
 
     async def register(self, conn: Conn, worker: str, name: str, lease_seconds: float) -> None:
         """Begin a lease."""
@@ -226,7 +190,7 @@ class TaskStore:
             for claim in _lapsed(await cursor.fetchall())
             if (claim.id, claim.fence) not in known
         ]
-        return await self._write(conn, strays)
+        return await self._settler.write(conn, strays)
 
     async def reclaim(
         self,
@@ -247,112 +211,7 @@ class TaskStore:
             (claim, decide(claim, _fate(claim, overdue=overdue[claim.id]), policy)) for claim in _lapsed(rows)
         ]
         # Whoever was refused here lost a race with the holder or with another reclaimer: no news.
-        return await self._write(conn, settlements)
-
-    async def _write(self, conn: Conn, settlements: Sequence[Settlement]) -> Settled:
-        """Write a group in one transaction; one bad value must not hold up the others."""
-        fit = [self._fit(claim, verdict) for claim, verdict in settlements]
-        accepted = await self._bisect(conn, fit)
-        heard = {(claim.id, claim.fence) for claim, _ in accepted}
-        refused = [one for one in settlements if (one[0].id, one[0].fence) not in heard]
-        if accepted:
-            self.listen(TasksSettled(accepted))
-        return Settled(accepted, refused)
-
-    async def _bisect(self, conn: Conn, group: Sequence[Settlement]) -> list[Settlement]:
-        if not group:
-            return []
-        try:
-            return await self._write_group(conn, group)
-        except psycopg.errors.CheckViolation as error:
-            if "no partition" not in str(error):
-                raise
-            self.listen(PartitionMissing(error.diag.table_name or ""))
-            await ensure_partitions(conn, self.settings.schema_name)
-            return await self._write_group(conn, group)
-        except _UNSTORABLE as error:
-            if len(group) > 1:
-                half = len(group) // 2
-                first = await self._bisect(conn, group[:half])
-                return first + await self._bisect(conn, group[half:])
-            claim, verdict = group[0]
-            if verdict.move is not Move.COMPLETE:
-                raise
-            return await self._bisect(conn, [self._reject(claim, str(error))])
-
-    async def _write_group(self, conn: Conn, group: Sequence[Settlement]) -> list[Settlement]:
-        # In the order of their ids, so that two who settle the same tasks cannot deadlock.
-        group = sorted(group, key=lambda settlement: settlement[0].id)
-        done = [settlement for settlement in group if settlement[1].move is Move.COMPLETE]
-        rest = [settlement for settlement in group if settlement[1].move is not Move.COMPLETE]
-        limited = any(claim.bucket is not None for claim, _ in group)
-        if not rest and not limited:
-            return await self._complete(conn, done)
-        async with conn.transaction():
-            accepted = await self._complete(conn, done) if done else []
-            if rest:
-                values = {"verdicts": json.dumps([_record(*one) for one in rest]), "now": None}
-                accepted += await self._accepted(conn, self._sql["settle"], values, rest)
-            slots = Counter(claim.bucket for claim, _ in accepted if claim.bucket is not None)
-            if slots:
-                freed = {"buckets": list(slots), "counts": list(slots.values())}
-                await conn.execute(self._sql["free_slots"], freed)
-        return accepted
-
-    async def _complete(self, conn: Conn, group: Sequence[Settlement]) -> list[Settlement]:
-        results = [verdict.result for _, verdict in group]
-        values: dict[str, object] = dict(_claim_arrays(claim for claim, _ in group))
-        values["results"] = results if any(result is not None for result in results) else None
-        values["now"] = None
-        return await self._accepted(conn, self._sql["complete"], values, group)
-
-    async def _accepted(
-        self,
-        conn: Conn,
-        statement: LiteralString,
-        values: Mapping[str, object],
-        group: Sequence[Settlement],
-    ) -> list[Settlement]:
-        rows = await (await conn.execute(statement, values)).fetchall()
-        if len(rows) == len(group):
-            return list(group)
-        # By fence too: a group may hold an old and a new claim of one task.
-        heard = set(rows)
-        return [one for one in group if (one[0].id, one[0].fence) in heard]
-
-    async def _refuse(self, conn: Conn, late: Sequence[Settlement]) -> None:
-        if not late:
-            return
-        values: dict[str, object] = dict(_claim_arrays(claim for claim, _ in late))
-        values |= {
-            "kinds": [claim.kind for claim, _ in late],
-            "starts": [claim.claimed_at for claim, _ in late],
-            "reasons": [f"late {verdict.move}" for _, verdict in late],
-            "worker": late[0][0].worker,
-            "now": None,
-        }
-        await conn.execute(self._sql["note_late"], values)
-        self.listen(LateResultsRefused(late))
-
-    def _fit(self, claim: Claim, verdict: Verdict) -> Settlement:
-        result = verdict.result
-        if result is None:
-            return claim, verdict
-        limit = self.settings.result_bytes_max
-        if len(result) * 4 > limit and len(result.encode("utf-8", "replace")) > limit:
-            return self._reject(claim, f"its result is larger than {limit} bytes")
-        if "\0" in result or "\\u0000" in result:
-            return self._reject(claim, "its result contains a NUL character")
-        return claim, verdict
-
-    def _reject(self, claim: Claim, message: str) -> Settlement:
-        self.listen(ResultRejected(claim, message))
-        return claim, Verdict(
-            Move.FAIL,
-            Spent(attempts=1, failures=1),
-            failure=Failure.of(FailureClass.INVALID, message),
-            dead_reason=DeadReason.NON_RETRYABLE,
-        )
+        return await self._settler.write(conn, settlements)
 
 
 def _fate(claim: Claim, *, overdue: bool) -> Outcome:
@@ -384,7 +243,7 @@ def _columns(ids: Sequence[str], tasks: Sequence[NewTask]) -> dict[str, object]:
         name: column if any(value is not None for value in column) else None
         for name, column in columns.items()
     }
-    values["ids"] = _array(ids)
+    values["ids"] = array_literal(ids)
     return values
 
 
@@ -397,38 +256,6 @@ def _arrays(ranges: Sequence[Range]) -> dict[str, object]:
     }
 
 
-def _claim_arrays(claims: Iterable[Claim]) -> dict[str, str]:
-    pairs = [(claim.id, str(claim.fence)) for claim in claims]
-    return {"ids": _array(id_ for id_, _ in pairs), "fences": _array(fence for _, fence in pairs)}
-
-
-def _array(words: Iterable[str]) -> str:
-    """An array of plain words as PostgreSQL writes it: cheaper than adapting each element."""
-    return "{" + ",".join(words) + "}"
-
-
 def _lapsed(rows: Iterable[TupleRow]) -> list[Claim]:
     """Rows of `lapsed` and `held`: the claim's columns, when it started, who has it, overdue."""
     return [Claim._make(row[:-1]) for row in rows]
-
-
-def _record(claim: Claim, verdict: Verdict) -> Mapping[str, object]:
-    failure = verdict.failure
-    return {
-        "id": claim.id,
-        "fence": claim.fence,
-        "move": verdict.move,
-        "after_seconds": verdict.after_seconds,
-        "reason": verdict.reason,
-        "progress": verdict.progress,
-        "attempts": verdict.spent.attempts,
-        "failures": verdict.spent.failures,
-        "crashes": verdict.spent.crashes,
-        "polls": verdict.spent.polls,
-        "rate_limits": verdict.spent.rate_limits,
-        "failure_class": failure and failure.failure_class,
-        "error_code": failure and failure.code,
-        "error_message": failure and failure.message,
-        "error_stack": failure and failure.stack,
-        "dead_reason": verdict.dead_reason,
-    }

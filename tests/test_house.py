@@ -1,0 +1,69 @@
+"""The map is true: every room is on it, every link leads somewhere, examples run, files stay small."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.core import errors, events
+from tests.faults import FAULTS
+from tests.mutants import PACKAGE, seed
+
+ROOT = Path(__file__).parent.parent
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+MODULES = [path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
+_LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.name)
+def test_every_module_is_on_the_map_and_says_what_lives_in_it(module: Path) -> None:
+    assert module.name in (ROOT / "ARCHITECTURE.md").read_text()
+    assert module.read_text().startswith('"""')
+    assert len(module.read_text().splitlines()) <= 400, "a file that grows is split by noun"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in _LINK.findall(page.read_text()):
+        assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+def test_the_exception_tree_is_drawn_in_full() -> None:
+    drawn = errors.__doc__ or ""
+    for name, value in vars(errors).items():
+        if isinstance(value, type) and issubclass(value, Exception):
+            assert name in drawn
+
+
+def test_every_event_is_part_of_the_stream() -> None:
+    told = {part.__name__ for part in events.Event.__args__}
+    made = {
+        name
+        for name, value in vars(events).items()
+        if isinstance(value, type) and value.__module__ == events.__name__ and name != "Listener"
+    }
+    assert made == told
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_every_fault_can_still_be_seeded_and_is_claimed_by_a_test(name: str, tmp_path: Path) -> None:
+    copy = tmp_path / FAULTS[name].file
+    copy.parent.mkdir(parents=True)
+    copy.write_text((PACKAGE / FAULTS[name].file).read_text())
+    seed(FAULTS[name], tmp_path)
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    assert f'"{name}"' in tests, "no test claims to catch it"
+
+
+def test_the_minimal_loop_runs_as_the_readme_shows(direct_url: str) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "minimal_loop.py"],
+        env={"HOLDFAST_DATABASE_URL": direct_url, "PATH": "/usr/bin:/bin"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    printed = re.sub(r"fence \d+", "fence N", done.stdout)
+    shown = re.sub(r"fence \d+", "fence N", (ROOT / "README.md").read_text())
+    assert printed in shown
