@@ -7,12 +7,14 @@ synchronous_commit on. The ratio of each pair is ours / frozen.
 """
 
 import argparse
-import statistics
+from functools import partial
 
 from tests.cluster import DURABLE, postgres
 
 from benchmarks.engines import Frozen, Ours, connect
-from benchmarks.loops import Loop, about, drain, rate, spread, write
+from benchmarks.loops import Loop, about, drain, pairs, rate, write
+
+ENGINES = ("frozen", "holdfast")
 
 
 def main() -> None:
@@ -29,28 +31,19 @@ def main() -> None:
             Frozen.install(conn)
             Ours.install(conn)
         for size in (220, 8_192):
-            found[f"closed loop, {size} B"] = _pairs(
-                chosen.pairs, lambda engine, size=size: rate(Loop(url, engine, chosen.seconds, size))
-            )
-            backlog = chosen.backlog if size < 1_000 else chosen.backlog // 6
-            found[f"drain, {size} B"] = _pairs(
-                chosen.pairs, lambda engine, size=size, backlog=backlog: drain(url, engine, backlog, size)
-            )
+            loop = partial(_loop, url, chosen.seconds, size)
+            found[f"closed loop, {size} B"] = pairs(chosen.pairs, ENGINES, loop)
+            emptying = partial(_drain, url, chosen.backlog if size < 1_000 else chosen.backlog // 6, size)
+            found[f"drain, {size} B"] = pairs(chosen.pairs, ENGINES, emptying)
     write(chosen.write, found)
 
 
-def _pairs(pairs: int, measure: object) -> dict[str, object]:
-    rates: dict[str, list[float]] = {"frozen": [], "holdfast": []}
-    for _ in range(pairs):
-        for engine, kept in rates.items():
-            kept.append(measure(engine))  # type: ignore[operator]
-    ratios = [ours / frozen for frozen, ours in zip(rates["frozen"], rates["holdfast"], strict=True)]
-    return {
-        "frozen": round(statistics.median(rates["frozen"])),
-        "holdfast": round(statistics.median(rates["holdfast"])),
-        "ratio": spread(ratios),
-        "ratios": [round(ratio, 3) for ratio in ratios],
-    }
+def _loop(url: str, seconds: float, size: int, engine: str) -> float:
+    return rate(Loop(url, engine, seconds, size))
+
+
+def _drain(url: str, backlog: int, size: int, engine: str) -> float:
+    return drain(url, engine, backlog, size)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,19 @@
 """Does it stay fast? The closed loop beside an old snapshot, large tables and slow transactions.
 
-    python -m benchmarks.decay --write docs/benchmarks/decay.json            everything, about 25 minutes
+    python -m benchmarks.decay --write docs/benchmarks/decay.json            everything, about 20 minutes
     python -m benchmarks.decay --only snapshot --held 60                     one of them, shorter
 
-Rates are of one run on one cluster; each table's ratio is loaded / empty, measured before and after.
+Large tables are measured against empty ones in turn (ABAB): two installations of Holdfast stand in one
+cluster, in two schemas, one empty and one with everything that could stand about at the same time.
 """
 
 import argparse
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 import psycopg
 from psycopg import Connection
@@ -22,7 +22,7 @@ from tests.cluster import DURABLE, postgres
 
 from benchmarks.engines import Ours, connect
 from benchmarks.late import measure_late_commits
-from benchmarks.loops import Loop, about, run, write
+from benchmarks.loops import Loop, about, pairs, run, write
 
 LOAD = """
 with made as (
@@ -35,6 +35,7 @@ with made as (
 {place}
 """
 CHUNK = 250_000
+EMPTY = "empty"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,6 @@ class Burden:
                     place=self.place,
                 )
             )
-        conn.execute("vacuum analyze holdfast.tasks, holdfast.ready, holdfast.running, holdfast.waiting")
 
 
 READY = """
@@ -142,11 +142,12 @@ def measure_snapshot(url: str, before: float, held: float, after: float) -> dict
     }
 
 
-def measure_burdens(url: str, seconds: float) -> dict[str, object]:
-    """Loaded against empty, each with an empty run before and after."""
-    found: dict[str, object] = {}
+def measure_burdens(url: str, seconds: float, count: int) -> dict[str, object]:
+    """Everything at once in one schema, nothing in the other, in turn."""
     with connect(url) as conn:
         conn.execute("set enable_seqscan = on")
+        Ours.install(conn, EMPTY)
+        Ours.install(conn)
         conn.execute(
             "insert into holdfast.workers values"
             " ('00000000-0000-7000-8000-000000000001', 'burden', now(), now() + interval '1 day')"
@@ -155,48 +156,31 @@ def measure_burdens(url: str, seconds: float) -> dict[str, object]:
             "insert into holdfast.buckets (name, kind, paused_at) values ('kind:paused', 'paused', now())"
         )
         for name, burden in burdens().items():
-            found[name] = _loaded(conn, url, seconds, partial(burden.load, conn))
-            print(name, found[name], flush=True)
-        found["10 M history"] = _loaded(conn, url, seconds, partial(_fill_history, conn))
-    return found
+            burden.load(conn)
+            print(f"loaded: {name}", flush=True)
+        for _ in range(40):
+            conn.execute(HISTORY.format(rows=CHUNK))
+        conn.execute("vacuum analyze")
+        conn.execute("checkpoint")
+        sizes = conn.execute(
+            "select (select reltuples::bigint from pg_class where oid = 'holdfast.tasks'::regclass),"
+            " pg_size_pretty(pg_database_size(current_database()))"
+        ).fetchone()
+    print("loaded: history, vacuumed", sizes, flush=True)
 
+    def measure(schema: str) -> float:
+        return run(Loop(url, schema, seconds)).rate
 
-def _loaded(
-    conn: Connection[TupleRow], url: str, seconds: float, load: Callable[[], None]
-) -> dict[str, object]:
-    loop = Loop(url, "holdfast", seconds)
-    empty = [_windowed(loop)]
-    load()
-    conn.execute("checkpoint")
-    loaded = [_windowed(loop), _windowed(loop)]
-    conn.execute(
-        "truncate holdfast.tasks, holdfast.ready, holdfast.waiting, holdfast.running, holdfast.task_history"
-    )
-    conn.execute("checkpoint")
-    empty.append(_windowed(loop))
-    return {
-        "empty": round(statistics.median(empty)),
-        "loaded": round(statistics.median(loaded)),
-        "ratio": round(statistics.median(loaded) / statistics.median(empty), 3),
-        "runs": {"empty": [round(r) for r in empty], "loaded": [round(r) for r in loaded]},
-    }
-
-
-def _windowed(loop: Loop) -> float:
-    return run(loop).rate
-
-
-def _fill_history(conn: Connection[TupleRow]) -> None:
-    for _ in range(40):
-        conn.execute(HISTORY.format(rows=CHUNK))
-    conn.execute("vacuum analyze holdfast.task_history")
+    found = pairs(count, (EMPTY, "holdfast"), measure)
+    return {"burdens": [*burdens(), "10 M history"], "tasks and size": sizes} | found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=["snapshot", "burdens", "late"])
     parser.add_argument("--held", type=float, default=300.0)
-    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--seconds", type=float, default=15.0, help="of each run of a pair")
+    parser.add_argument("--pairs", type=int, default=6)
     parser.add_argument("--write", metavar="FILE")
     chosen = parser.parse_args()
     found: dict[str, object] = {"about": about()}
@@ -206,12 +190,12 @@ def main() -> None:
             Ours.install(conn)
         if chosen.only in (None, "late"):
             found["late commits"] = measure_late_commits(url)
+            print(found["late commits"], flush=True)
         if chosen.only in (None, "snapshot"):
             found["old snapshot"] = measure_snapshot(url, 30, chosen.held, 20)
+            print(found["old snapshot"], flush=True)
         if chosen.only in (None, "burdens"):
-            with connect(url) as conn:
-                Ours.install(conn)
-            found["burdens"] = measure_burdens(url, chosen.seconds)
+            found["burdens"] = measure_burdens(url, chosen.seconds, chosen.pairs)
     write(chosen.write, found)
 
 

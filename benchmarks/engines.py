@@ -14,7 +14,7 @@ from typing import Protocol
 from uuid import uuid4
 
 import psycopg
-from psycopg import AsyncConnection, Connection
+from psycopg import AsyncConnection, Connection, sql
 from psycopg.rows import TupleRow
 from uuid_utils import uuid7
 
@@ -121,9 +121,11 @@ class Ours:
 
     name = "holdfast"
 
-    def __init__(self, conn: Connection[TupleRow], queue: str, payload: str) -> None:
+    def __init__(
+        self, conn: Connection[TupleRow], queue: str, payload: str, schema: str = "holdfast"
+    ) -> None:
         self._cursor = conn.cursor(binary=True)
-        self._sql = load("tasks.sql")
+        self._sql = load("tasks.sql", schema)
         self._queue, self._payload = queue, payload
         self._worker = str(uuid4())
         self._floor = Floor([queue])
@@ -132,10 +134,10 @@ class Ours:
         conn.execute(self._sql["register_worker"], {"worker": self._worker, "name": "bench", "lease": 3600})
 
     @staticmethod
-    def install(conn: Connection[TupleRow]) -> None:
+    def install(conn: Connection[TupleRow], schema: str = "holdfast") -> None:
         """Make its tables."""
-        conn.execute("drop schema if exists holdfast cascade")
-        asyncio.run(_migrate(conn.info.dsn))
+        conn.execute(sql.SQL("drop schema if exists {} cascade").format(sql.Identifier(schema)))
+        asyncio.run(_migrate(conn.info.dsn, schema))
 
     def enqueue(self, tasks: int) -> None:
         """Add tasks in one statement."""
@@ -251,7 +253,11 @@ def _named(path: Path) -> dict[str, str]:
     return {part.split("\n", 1)[0].strip(): part.split("\n", 1)[1] for part in parts}
 
 
-ENGINES: dict[str, type[Frozen] | type[Ours]] = {"frozen": Frozen, "holdfast": Ours}
+def engine_for(name: str, conn: Connection[TupleRow], queue: str, payload: str) -> Engine:
+    """The frozen yardstick by its name; any other name is the schema of an installation of ours."""
+    if name == Frozen.name:
+        return Frozen(conn, queue, payload)
+    return Ours(conn, queue, payload, name)
 
 
 def connect(url: str) -> Connection[TupleRow]:
@@ -259,6 +265,6 @@ def connect(url: str) -> Connection[TupleRow]:
     return psycopg.connect(url, autocommit=True, options=PINNED)
 
 
-async def _migrate(url: str) -> None:
+async def _migrate(url: str, schema: str) -> None:
     async with await AsyncConnection.connect(url, autocommit=True) as conn:
-        await migrate_up(conn, "holdfast")
+        await migrate_up(conn, schema)

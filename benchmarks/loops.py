@@ -6,13 +6,13 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
-from benchmarks.engines import ENGINES, connect, payload_of
+from benchmarks.engines import connect, engine_for, payload_of
 
 BATCH = 100
 PROCESSES = 2
@@ -68,7 +68,7 @@ def run(loop: Loop) -> Ran:
 def _work(loop: Loop, gate: Barrier, counts: Any, lasted: Any, number: int) -> None:
     windows = len(counts) // PROCESSES
     with connect(loop.url) as conn:
-        engine = ENGINES[loop.engine](conn, loop.queue, payload_of(loop.payload_bytes))
+        engine = engine_for(loop.engine, conn, loop.queue, payload_of(loop.payload_bytes))
         gate.wait()
         began = time.monotonic()
         while (now := time.monotonic() - began) < loop.seconds:
@@ -90,10 +90,22 @@ def rate(loop: Loop) -> float:
 def drain(url: str, engine: str, tasks: int, payload_bytes: int) -> float:
     """Tasks per second while a backlog of so many is emptied."""
     with connect(url) as conn:
-        filler = ENGINES[engine](conn, "default", payload_of(payload_bytes))
+        filler = engine_for(engine, conn, "default", payload_of(payload_bytes))
         for _ in range(tasks // 1_000):
             filler.enqueue(1_000)
     return run(Loop(url, engine, 300.0, payload_bytes, enqueue=False)).rate
+
+
+def pairs(count: int, names: tuple[str, str], measure: Callable[[str], float]) -> dict[str, object]:
+    """Two engines in turn (ABAB); the ratio of each pair is second / first."""
+    rates: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(count):
+        for name, kept in rates.items():
+            kept.append(measure(name))
+    first, second = names
+    ratios = [b / a for a, b in zip(rates[first], rates[second], strict=True)]
+    found: dict[str, object] = {name: round(statistics.median(rates[name])) for name in names}
+    return found | {"ratio": spread(ratios), "ratios": [round(ratio, 3) for ratio in ratios]}
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:

@@ -127,7 +127,7 @@ FAULTS = {
         FLOOR, "reached = last[lane] if lane == stopped_at else seen.at", "reached = seen.at"
     ),
     "floor-survives-a-clock-step": Fault(
-        FLOOR, "            self.reset()\n        self._remember", "            pass\n        self._remember"
+        FLOOR, "            self.reset()\n        self._latest", "            pass\n        self._latest"
     ),
     "number-that-has-ended-taken-for-given-out": Fault(
         SQL,
