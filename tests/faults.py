@@ -4,6 +4,7 @@
 from dataclasses import dataclass
 
 SQL = "store/tasks.sql"
+SQL_TABLES = "store/migrations/0001_tasks.up.sql"
 DECIDE = "core/decide.py"
 FLOOR = "store/floor.py"
 STORE = "store/tasks.py"
@@ -75,8 +76,8 @@ FAULTS = {
     "lost-worker-renews": Fault(SQL, "and w.lost_at is null and w.lease_expires_at > now()", ""),
     "cancel-marks-a-running-task": Fault(
         SQL,
-        "and (t.mark = 'paused' or t.mark is null and t.id in (select id from dropped union all select id from stepped_out))",
-        "and (t.mark = 'paused' or t.mark is null)",
+        "    from (select id from dropped union all select id from stepped_out) d\n    where t.id = d.id and t.mark is null",
+        "    from facts d\n    where t.id = d.id and t.mark is null",
     ),
     "pause-forgets-waiting": Fault(
         SQL,
@@ -143,13 +144,49 @@ FAULTS = {
     ),
     "stray-claims-kept": Fault(STORE, "if (claim.id, claim.fence) not in known", "if False"),
     "answer-lost-means-late": Fault(
-        SETTLE, "before = {id_ for (id_,) in await cursor.fetchall()}", "before = set[str]()"
+        SETTLE, "before = set(await cursor.fetchall())", "before = set[object]()"
     ),
-    "no-partition-no-settle": Fault(SETTLE, 'if "no partition" not in str(error):', "if True:"),
+    "no-partition-no-settle": Fault(
+        SETTLE, "if error.diag.constraint_name is not None or table not in PARTITIONED:", "if True:"
+    ),
     "detach-stops-everyone": Fault(
         "store/partitions.py", 'how = "finalize" if pending else "concurrently"', 'how = ""'
     ),
     "migration-keeps-no-way-back": Fault(
         "store/migrations/0001_tasks.down.sql", "    holdfast.tasks;", "    holdfast.task_keys_gone;"
+    ),
+    "cancel-forgotten": Fault(
+        SQL,
+        "when g.move = 'cancel' or g.asked is not null then 'cancelled'",
+        "when g.move = 'cancel' then 'cancelled'",
+    ),
+    "death-alone-never-counts": Fault(
+        STORE, "return WorkerLost(alone=alone)", "return WorkerLost(alone=False)"
+    ),
+    "infinity-stops-every-claim": Fault(
+        SQL_TABLES,
+        "times_are_finite check (run_at < '9999-01-01'",
+        "times_are_finite check (true or run_at < '9999-01-01'",
+    ),
+    "settle-aborts-its-caller": Fault(
+        SETTLE, "if not rest and not limited and idle:", "if not rest and not limited:"
+    ),
+    "empty-buckets-take-every-place": Fault(
+        SQL, "where k.kind = w.kind and (k.paused_at is not null or k.parked_at is not null)", "where false"
+    ),
+    "replaced-task-taken-for-started": Fault(
+        SQL, "            continue when exists (", "            continue when false and exists ("
+    ),
+    "key-taken-from-a-waiting-task": Fault(
+        SQL, "where t.id = k.task_id and (t.mark is null or t.mark = 'paused')", "where false"
+    ),
+    "sweep-narrows-to-nothing": Fault(
+        FLOOR, "self._upper - self._lower) / 2, _NARROWEST)", "self._upper - self._lower) / 2, timedelta(0))"
+    ),
+    "floor-passes-a-paused-queue": Fault(FLOOR, "if lane[0] not in unread:", "if True:"),
+    "paused-and-dropped-in-one-update": Fault(
+        SQL,
+        "    where t.id = f.id and t.mark = 'paused'\n    returning t.id\n), changed",
+        "    where t.id = f.id and (t.mark = 'paused' or t.id in (select id from dropped))\n    returning t.id\n), changed",
     ),
 }

@@ -1,5 +1,6 @@
 """The map is true: every room is on it, every link leads somewhere, examples run, files stay small."""
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.core import errors, events
+from holdfast.store.pool import Conn
 from tests.faults import FAULTS
 from tests.mutants import PACKAGE, seed
 
@@ -57,13 +59,19 @@ def test_every_fault_can_still_be_seeded_and_is_claimed_by_a_test(name: str, tmp
     assert f'"{name}"' in tests, "no test claims to catch it"
 
 
-def test_the_minimal_loop_runs_as_the_readme_shows(direct_url: str) -> None:
-    done = subprocess.run(
-        [sys.executable, ROOT / "examples" / "minimal_loop.py"],
-        env={"HOLDFAST_DATABASE_URL": direct_url, "PATH": "/usr/bin:/bin"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+async def test_the_minimal_loop_runs_as_the_readme_shows(conn: Conn, direct_url: str) -> None:
+    done = await asyncio.to_thread(_run_example, direct_url)
     assert done.returncode == 0, done.stderr
     printed = re.sub(r"fence \d+", "fence N", done.stdout)
     shown = re.sub(r"fence \d+", "fence N", (ROOT / "README.md").read_text())
     assert printed in shown
+
+
+def _run_example(url: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "minimal_loop.py")],
+        env={"HOLDFAST_DATABASE_URL": url, "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )

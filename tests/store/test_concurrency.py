@@ -5,6 +5,7 @@ Whether the first commits or rolls back, both must end, no invariant may break, 
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -57,7 +58,17 @@ async def reclaim(world: World, conn: Conn, task_id: str, held: Claim | None) ->
     return await world.store.reclaim(conn, world.policy, grace_seconds=-10_000)
 
 
-QUEUED: list[Act] = [claim, pause, cancel, coalesce, replace]
+async def resume(world: World, conn: Conn, task_id: str, held: Claim | None) -> object:
+    await world.operator.resume(conn, task_id)
+    return None
+
+
+async def expire(world: World, conn: Conn, task_id: str, held: Claim | None) -> object:
+    return await world.operator.expire(conn)
+
+
+PAUSED: list[Act] = [resume, cancel, expire, coalesce, replace]
+QUEUED: list[Act] = [claim, pause, cancel, expire, coalesce, replace]
 RUNNING: list[Act] = [complete, retry, release, reclaim, cancel, coalesce, replace]
 
 
@@ -80,14 +91,15 @@ async def attempt(act: Act, world: World, conn: Conn, task_id: str, held: Claim 
         return refused
 
 
-@pytest.mark.catches("no-fence")
+@pytest.mark.catches("no-fence", "paused-and-dropped-in-one-update")
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
-@pytest.mark.parametrize("state", ["queued", "running"])
+@pytest.mark.parametrize("state", ["queued", "running", "paused"])
 async def test_any_two_acts_at_once_leave_the_task_whole(
     world: World, direct_url: str, state: str, ending: str
 ) -> None:
     one, two = await world.open_direct(direct_url), await world.open_direct(direct_url)
-    acts = QUEUED if state == "queued" else RUNNING
+    acts = {"queued": QUEUED, "running": RUNNING, "paused": PAUSED}[state]
+    expires = datetime.now(UTC) - timedelta(seconds=1)
     for first in acts:
         for second in acts:
             await world.empty(world.conn)
@@ -95,9 +107,12 @@ async def test_any_two_acts_at_once_leave_the_task_whole(
             await world.register(world.worker)
             task_id = (
                 await world.store.enqueue(
-                    world.conn, NewTask("mail.send", "{}", key="k", unique=Unique.QUEUED)
+                    world.conn,
+                    NewTask("mail.send", "{}", key="k", unique=Unique.QUEUED, expires_at=expires),
                 )
             ).id
+            if state == "paused":
+                await world.operator.pause(world.conn, task_id, "look")
             held = await world.claim_one() if state == "running" else None
             await one.execute("begin")
             await attempt(first, world, one, task_id, held)

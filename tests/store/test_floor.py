@@ -206,3 +206,35 @@ async def test_a_million_rows_behind_a_closed_kind_cost_few_claims(world: World,
         rounds += 1
     assert found == [wanted]
     assert rounds <= 6, "each claim that met a closed kind moved a thousand of its tasks aside"
+
+
+@pytest.mark.catches("sweep-narrows-to-nothing")
+def test_a_slow_link_does_not_stop_the_sweep() -> None:
+    floor = Floor(["q"])
+    floor.learn(Snapshot(1, None, at(FOLLOW_SECONDS)), [], full=False)
+    sweep = Sweep(floor)
+    sweep.begin(["q"], 0.0)
+    sweep.slice()
+    sweep.learn(0.03, 0.0)
+    floor.learn(Snapshot(1, None, at(60)), [], full=False)
+    sweep.begin(["q"], 0.0)
+    slices = 0
+    while sweep.walking:
+        sweep.slice()
+        sweep.learn(0.03, 0.0)
+        slices += 1
+        assert slices < 100, "each slice took longer than it may, and yet the walk must end"
+
+
+@pytest.mark.catches("floor-passes-a-paused-queue")
+async def test_a_queue_that_was_paused_is_served_from_where_it_stood(world: World, claims: Claims) -> None:
+    await claims.warm()
+    await world.operator.pause_queue(world.conn, "default", "down")
+    backlog = [await world.enqueue() for _ in range(3)]
+    stood = claims.floor
+    for _ in range(3):
+        assert await claims.claim() == []
+        await claims.pass_time(10)
+    assert claims.floor == stood
+    await world.operator.resume_queue(world.conn, "default")
+    assert await claims.claim() == backlog

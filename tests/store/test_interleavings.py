@@ -66,15 +66,19 @@ class Model:
     state: State = State.QUEUED
     holder: Claim | None = None
     fences: list[int] = field(default_factory=list)
-    results: int = 0
+    asked: bool = False
 
     def move(self, move: Move) -> bool:
         reached = after(self.state, move)
         if reached is None:
             return False
+        if move is Move.REQUEST_CANCEL and reached is State.RUNNING:
+            self.asked = True
+        elif self.asked and self.state is State.RUNNING and reached is State.QUEUED:
+            reached = State.CANCELLED
         self.state = reached
         if reached is not State.RUNNING:
-            self.holder = None
+            self.holder, self.asked = None, False
         return True
 
 

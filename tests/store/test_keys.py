@@ -3,7 +3,9 @@
 import asyncio
 import json
 import random
+from datetime import UTC, datetime, timedelta
 
+import psycopg
 import pytest
 
 from holdfast.core.errors import KeyConflict
@@ -136,6 +138,35 @@ async def test_replace_moves_time_and_payload_of_a_queued_task(world: World) -> 
     assert follow_up.created
     await world.settle((running, Released(Release.DRAINED)))
     assert sorted(claim.payload for claim in await world.claim()) == ['{"v": 2}', '{"v": 3}']
+
+
+@pytest.mark.catches("replaced-task-taken-for-started")
+@pytest.mark.parametrize("second", [Unique.REPLACE, Unique.QUEUED])
+async def test_two_who_replace_at_once_leave_one_task(world: World, direct_url: str, second: Unique) -> None:
+    first = await world.store.enqueue(world.conn, NewTask("index", "{}", key="k", unique=Unique.REPLACE))
+    one, two = await world.open_direct(direct_url), await world.open_direct(direct_url)
+    await one.execute("begin")
+    await world.store.enqueue(one, NewTask("index", '{"v": 1}', key="k", unique=Unique.REPLACE))
+    pending = asyncio.create_task(
+        world.store.enqueue(two, NewTask("index", '{"v": 2}', key="k", unique=second))
+    )
+    await blocked(world, two)
+    await one.execute("commit")
+    assert await pending == Enqueued(first.id, created=False)
+    assert await world.rows("tasks") == 1
+
+
+@pytest.mark.catches("key-taken-from-a-waiting-task")
+async def test_a_key_is_not_taken_from_a_task_that_still_waits(world: World) -> None:
+    task = NewTask("refund", "{}", key="order:7", run_at=datetime.now(UTC) + timedelta(days=3))
+    first = await world.store.enqueue(world.conn, task)
+    await world.elapse(25 * 3600)
+    assert await world.store.enqueue(world.conn, task) == Enqueued(first.id, created=False)
+
+
+async def test_an_unknown_uniqueness_is_refused(world: World) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="one of key, queued, replace"):
+        await world.conn.execute("select holdfast.enqueue('k', key => 'x', uniqueness => 'replaced')")
 
 
 async def test_a_batch_with_one_key_twice_makes_one_task(world: World) -> None:

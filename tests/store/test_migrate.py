@@ -1,7 +1,9 @@
 """The schema comes and goes by migrations, matches its snapshot, and gives each role its own rights."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psycopg
@@ -9,9 +11,11 @@ import pytest
 from psycopg import sql
 
 from holdfast.core.errors import SchemaError
+from holdfast.core.events import Event, OwnerNeeded, PartitionsChanged
 from holdfast.store import migrate
-from holdfast.store.migrate import grants, migrate_down, migrate_up, migrations, require_current
+from holdfast.store.migrate import grants, main, migrate_down, migrate_up, migrations, require_current
 from holdfast.store.pool import Conn, connect
+from holdfast.store.upkeep import Upkeep
 from tests.conftest import direct
 
 SNAPSHOT = Path(migrate.__file__).parent / "schema.txt"
@@ -101,7 +105,7 @@ async def test_the_schema_is_its_snapshot_under_any_name(blank: Conn) -> None:
 
 
 async def test_a_schema_that_is_not_current_is_refused_with_what_to_do(blank: Conn) -> None:
-    with pytest.raises(SchemaError, match="has no tables yet: run `holdfast migrate`"):
+    with pytest.raises(SchemaError, match=r"has no tables yet: run `python -m holdfast.store.migrate up`"):
         await require_current(blank, "holdfast")
     await migrate_up(blank, "holdfast")
     await require_current(blank, "holdfast")
@@ -111,6 +115,38 @@ async def test_a_schema_that_is_not_current_is_refused_with_what_to_do(blank: Co
     await blank.execute("update holdfast.migrations set checksum = 'x' where number = 1")
     with pytest.raises(SchemaError, match=r"0001 .tasks. was changed after it had been applied"):
         await migrate_up(blank, "holdfast")
+
+
+async def test_going_down_is_refused_while_tasks_are_there(
+    blank: Conn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOLDFAST_DATABASE_URL", f"{direct()}/holdfast_blank_{os.getpid()}")
+
+    def run(*arguments: str) -> str:
+        assert main(arguments) == 0
+        return capsys.readouterr().out
+
+    assert await asyncio.to_thread(run, "plan") == "0001 tasks\n"
+    assert await asyncio.to_thread(run, "down") == ""
+    assert await asyncio.to_thread(run, "up") == "0001 tasks\n"
+    assert "holdfast_worker" in await asyncio.to_thread(run, "grants")
+    await blank.execute("select holdfast.enqueue('mail.send')")
+    with pytest.raises(SchemaError, match="holds 1 tasks, which going down removes: add --yes"):
+        await asyncio.to_thread(run, "down")
+    assert await asyncio.to_thread(run, "down", "--yes") == "0001 tasks\n"
+
+
+async def test_upkeep_runs_with_a_worker_s_rights(blank: Conn) -> None:
+    await migrate_up(blank, "holdfast")
+    await blank.execute(grants("holdfast"))
+    await blank.execute("grant holdfast_worker to current_user")
+    await blank.execute("drop table holdfast.task_history_" + datetime.now(UTC).strftime("%Y%m%d"))
+    told: list[Event] = []
+    await blank.execute("set role holdfast_worker")
+    await Upkeep(listen=told.append).run(blank)
+    assert any(isinstance(event, PartitionsChanged) for event in told), "a worker may make days"
+    await Upkeep(listen=told.append).run(blank, datetime.now(UTC) + timedelta(days=10))
+    assert any(isinstance(event, OwnerNeeded) for event in told), "only the owner lets them go"
 
 
 async def test_each_role_can_do_its_work_and_no_more(blank: Conn) -> None:

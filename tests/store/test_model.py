@@ -22,6 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from holdfast.core.decide import CRASHES_MAX
 from holdfast.core.errors import MoveRefused
 from holdfast.core.outcome import Cancel, Complete, Fail, Outcome, Release, Released, Retry, Snooze
 from holdfast.core.state import Move, State, after
@@ -58,6 +59,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.unknown: dict[str, str] = {}
         self.open: list[tuple[Conn, list[str]]] = []
         self.fence = 0
+        self.asked: set[str] = set()
         self.results: set[tuple[str, int]] = set()
 
     def do(self, work: Awaitable[T]) -> T:
@@ -156,7 +158,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert {claim.id for claim, _ in back.accepted} == expected
         for task_id in expected:
             del self.unknown[task_id]
-            self.states[task_id] = State.QUEUED
+            self.back(task_id, State.QUEUED)
 
     @precondition(lambda self: self.good)
     @rule(data=st.data(), ending=st.sampled_from(ENDINGS), lost_answer=st.booleans())
@@ -181,18 +183,28 @@ class StoreMachine(RuleBasedStateMachine):
         if move is Move.RETRY and claim.failures + 1 >= self.world.policy.max_attempts:
             reached = State.FAILED
         assert reached is not None
-        self.states[claim.id] = reached
+        self.back(claim.id, reached)
+
+    def back(self, task_id: str, reached: State) -> None:
+        """Where a task goes when its claim ends; one that was asked to stop does not go back."""
+        asked = task_id in self.asked
+        self.asked.discard(task_id)
+        self.states[task_id] = State.CANCELLED if asked and reached is State.QUEUED else reached
 
     @rule(data=st.data())
     def lose_a_worker(self, data: st.DataObject) -> None:
         worker = data.draw(st.sampled_from(sorted(self.claimers)))
         self.do(self.world.lapse(worker))
         self.do(self.world.store.reclaim(self.world.conn, self.world.policy, limit=1_000))
-        for claim in [claim for claim in self.good.values() if claim.worker == worker]:
-            self.end(claim, Move.RECLAIM)
+        held = [claim for claim in self.good.values() if claim.worker == worker]
+        unknown = [task_id for task_id, owner in self.unknown.items() if owner == worker]
+        alone = len(held) + len(unknown) == 1
+        for claim in held:
+            poison = alone and claim.crashes + 1 >= CRASHES_MAX
+            self.end(claim, Move.FAIL if poison else Move.RECLAIM)
         for task_id in [task_id for task_id, owner in self.unknown.items() if owner == worker]:
             del self.unknown[task_id]
-            self.states[task_id] = State.QUEUED
+            self.back(task_id, State.QUEUED)
         del self.claimers[worker]
         self.hire()
 
@@ -217,6 +229,8 @@ class StoreMachine(RuleBasedStateMachine):
                     assert bool(moved) == (reached is not None)
         except MoveRefused:
             assert reached is None
+        if reached is State.RUNNING:
+            self.asked.add(task_id)
         if reached is not None:
             self.states[task_id] = reached
 
@@ -257,7 +271,8 @@ class StoreMachine(RuleBasedStateMachine):
         for worker in self.claimers:
             held = [claim for claim in self.good.values() if claim.worker == worker]
             self.do(self.world.store.reconcile(self.world.conn, worker, held))
-        self.states |= dict.fromkeys(self.unknown, State.QUEUED)
+        for task_id in self.unknown:
+            self.back(task_id, State.QUEUED)
         self.unknown.clear()
         began = self.clock.now
         while self.clock.now - began <= LIVENESS_SECONDS:

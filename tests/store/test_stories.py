@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
+import psycopg
 import pytest
 
 from holdfast.core.errors import LeaseLost, MoveRefused, PayloadTooLarge, TaskNotFound
@@ -123,7 +124,8 @@ async def test_what_is_no_fault_of_the_task_spends_nothing(world: World) -> None
         await world.elapse(1)
     for _ in range(5):
         worker = str(uuid4())
-        await world.claim_one(worker=worker)
+        await world.enqueue("neighbour")
+        assert len(await world.claim(worker=worker)) >= 2
         await world.lapse(worker)
         await world.store.reclaim(world.conn, world.policy)
         await world.elapse(1)
@@ -258,6 +260,110 @@ async def test_cancelling_a_running_task_asks_its_worker(world: World) -> None:
     assert await world.operator.prune_cancel_requests(world.conn) == 1
     with pytest.raises(MoveRefused, match=f"task {task_id} is cancelled: only a paused, queued or running"):
         await world.operator.cancel(world.conn, task_id, "again")
+
+
+@pytest.mark.catches("cancel-forgotten")
+@pytest.mark.parametrize("outcome", [Snooze(0), Retry("x"), Released(Release.DRAINED), Fail("X", "no")])
+async def test_a_claim_that_was_asked_to_stop_does_not_go_back_to_the_queue(
+    world: World, outcome: Outcome
+) -> None:
+    task_id = await world.enqueue()
+    claim = await world.claim_one()
+    await world.operator.cancel(world.conn, task_id, "customer left")
+    await world.settle((claim, outcome))
+    seen = await world.show(task_id)
+    if isinstance(outcome, Fail):
+        assert (seen.state, seen.mark_reason) == (State.FAILED, None)
+    else:
+        assert (seen.state, seen.mark_reason) == (State.CANCELLED, "customer left")
+
+
+@pytest.mark.requirement("T6")
+@pytest.mark.catches("death-alone-never-counts")
+async def test_a_task_that_kills_its_worker_three_times_while_alone_is_poison(world: World) -> None:
+    task_id = await world.enqueue(max_attempts=100)
+    for _ in range(3):
+        worker = str(uuid4())
+        await world.claim_one(worker=worker)
+        await world.lapse(worker)
+        await world.store.reclaim(world.conn, world.policy)
+        await world.elapse(1)
+    seen = await world.show(task_id)
+    assert seen.error is not None
+    assert (seen.state, seen.error.failure_class) == (State.FAILED, FailureClass.POISON)
+    assert (seen.dead_reason, seen.counters.crashes) == (DeadReason.NON_RETRYABLE, 3)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state"),
+    [
+        (Cancel("a\0b"), State.CANCELLED),
+        (Snooze(float("inf"), progress=float("nan")), State.QUEUED),
+        (Retry("x", after_seconds=1e300), State.QUEUED),
+        (Snooze(float("nan")), State.QUEUED),
+    ],
+)
+async def test_a_verdict_with_impossible_values_is_settled_all_the_same(
+    world: World, outcome: Outcome, state: State
+) -> None:
+    ids = [await world.enqueue() for _ in range(3)]
+    first, second, third = await world.claim()
+    settled = await world.settle((first, Complete()), (second, outcome), (third, Complete()))
+    assert len(settled.accepted) == 3
+    assert await world.state(ids[1]) is state
+
+
+@pytest.mark.catches("infinity-stops-every-claim")
+@pytest.mark.parametrize(
+    "options",
+    [
+        "expires_at => 'infinity'",
+        "timeout_seconds => 'infinity'",
+        "timeout_seconds => 'nan'",
+        "run_at => 'infinity'",
+    ],
+)
+async def test_a_value_that_would_stop_every_claim_is_refused(world: World, options: str) -> None:
+    with pytest.raises(psycopg.errors.CheckViolation, match="finite"):
+        await world.conn.execute(f"select holdfast.enqueue('mail.send', {options})")
+
+
+@pytest.mark.catches("settle-aborts-its-caller")
+async def test_a_bad_result_inside_the_caller_s_transaction_leaves_it_whole(world: World) -> None:
+    await world.enqueue()
+    await world.enqueue()
+    good, bad = await world.claim()
+    async with world.conn.transaction():
+        mine = await world.enqueue("mine")
+        await world.settle((good, Complete('"ok"')), (bad, Complete('"\\u0000"')))
+    assert (await world.state(mine), await world.state(good.id)) == (State.QUEUED, State.COMPLETED)
+    assert await world.state(bad.id) is State.FAILED
+
+
+async def test_a_result_that_only_speaks_of_nul_is_kept(world: World) -> None:
+    task_id = await world.enqueue()
+    await world.settle((await world.claim_one(), Complete('"\\\\u0000"')))
+    assert (await world.show(task_id)).result == '"\\\\u0000"'
+
+
+@pytest.mark.catches("empty-buckets-take-every-place")
+async def test_buckets_that_can_give_nothing_do_not_starve_the_others(world: World) -> None:
+    for lane in range(5):
+        await world.enqueue("closed", bucket=f"lane:{lane}")
+    await world.operator.close_kind(world.conn, "closed", "down")
+    wanted = await world.enqueue("open", bucket="lane:z")
+    assert await world.claim(5) == [], "the closed ones are moved out of the way"
+    assert [claim.id for claim in await world.claim(5)] == [wanted]
+
+
+async def test_a_pause_ends_when_its_end_has_come(world: World) -> None:
+    ago = datetime.now(UTC) - timedelta(seconds=1)
+    await world.operator.pause_queue(world.conn, "default", "lunch", ago)
+    await world.operator.close_kind(world.conn, "mail.send", "lunch", until=ago)
+    await world.enqueue()
+    assert await world.claim() == []
+    assert sorted(await world.operator.reopen(world.conn)) == ["default", "kind:mail.send"]
+    assert len(await world.claim()) == 1
 
 
 async def test_what_does_not_exist_is_named(world: World) -> None:

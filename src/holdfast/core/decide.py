@@ -4,7 +4,15 @@ import random
 from dataclasses import dataclass, field
 
 from holdfast.core.backoff import Backoff
-from holdfast.core.failure import RULES, DeadReason, Failure, FailureClass, Spends
+from holdfast.core.failure import (
+    MESSAGE_CHARACTERS_MAX,
+    RULES,
+    DeadReason,
+    Failure,
+    FailureClass,
+    Spends,
+    storable,
+)
 from holdfast.core.outcome import (
     Cancel,
     Complete,
@@ -23,6 +31,7 @@ MAX_ATTEMPTS_DEFAULT = 3
 CRASHES_MAX = 3
 RATE_LIMITS_FREE = 20
 EXPIRED = "expired"
+WAIT_SECONDS_MAX = 10 * 365 * 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +78,11 @@ def decide(claim: Claim, outcome: Outcome, policy: Policy) -> Verdict:
         case Complete(result):
             return Verdict(Move.COMPLETE, _ATTEMPT, result=result)
         case Snooze(after, progress):
-            return Verdict(Move.SNOOZE, Spent(polls=1), after_seconds=after, progress=progress)
+            return Verdict(
+                Move.SNOOZE, Spent(polls=1), after_seconds=_bounded(after), progress=_share(progress)
+            )
         case Cancel(reason):
-            return Verdict(Move.CANCEL, _ATTEMPT, reason=reason)
+            return Verdict(Move.CANCEL, _ATTEMPT, reason=storable(reason, MESSAGE_CHARACTERS_MAX))
         case Released(why):
             return Verdict(Move.RELEASE, after_seconds=0.0, reason=why)
         case WorkerLost(alone):
@@ -112,8 +123,20 @@ def _failed(claim: Claim, failure: Failure, after: float | None, policy: Policy)
 
 def _wait(failures: int, after: float | None, policy: Policy) -> float:
     if after is not None:
-        return max(after, 0.0)
+        return _bounded(after)
     return policy.backoff.seconds(failures, policy.jitter)
+
+
+def _bounded(seconds: float) -> float:
+    """A wait that the database can add to a time: at most ten years, and not a number means at once."""
+    return min(max(seconds, 0.0), WAIT_SECONDS_MAX) if seconds == seconds else 0.0
+
+
+def _share(progress: float | None) -> float | None:
+    """Progress in whatever unit up to a hundred; not a number means unknown."""
+    if progress is None or progress != progress:
+        return None
+    return min(max(progress, 0.0), 100.0)
 
 
 def _lost(claim: Claim, *, alone: bool) -> Verdict:

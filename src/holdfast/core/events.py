@@ -98,6 +98,13 @@ class PartitionMissing:
     table: str
 
 
+@dataclass(frozen=True, slots=True)
+class OwnerNeeded:
+    """A chore needs the rights of the schema's owner; run upkeep as the owner now and then."""
+
+    message: str
+
+
 Event: TypeAlias = (
     TasksEnqueued
     | TasksClaimed
@@ -110,6 +117,7 @@ Event: TypeAlias = (
     | WorkersLost
     | PartitionsChanged
     | PartitionMissing
+    | OwnerNeeded
 )
 
 

@@ -13,7 +13,7 @@ WAITING_SECONDS = 0.1
 
 
 class Claimer:
-    """Claims for one worker; `clock` is monotonic seconds, owned by tests."""
+    """Claims for one worker; `clock` is monotonic seconds. A new connection wants a new claimer."""
 
     def __init__(
         self,
@@ -36,12 +36,14 @@ class Claimer:
     async def claim(self, conn: Conn, limit: int) -> list[Claim]:
         """Up to so many tasks, the oldest overlooked ones first."""
         claims: list[Claim] = []
+        # The overlooked and those behind buckets come first, but never take all: whatever is urgent in
+        # ready must not wait until a backlog elsewhere is empty.
         if self._sweep.due(self._clock()):
-            claims += await self._swept(conn, limit)
+            claims += await self._swept(conn, max(1, limit // 2))
+        if len(claims) < limit and self._clock() >= self._waiting_due_at:
+            claims += await self._waiting(conn, max(1, (limit - len(claims)) // 2))
         if len(claims) < limit:
             claims += await self._ready(conn, limit - len(claims))
-        if len(claims) < limit and self._clock() >= self._waiting_due_at:
-            claims += await self._waiting(conn, limit - len(claims))
         return claims
 
     async def _ready(self, conn: Conn, limit: int) -> Sequence[Claim]:

@@ -21,7 +21,7 @@ on a budget of one part in `SWEEP_SHARE` of one connection's time.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
@@ -37,6 +37,7 @@ BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 END = datetime(9999, 12, 31, tzinfo=UTC)
 _FOLLOW = timedelta(seconds=FOLLOW_SECONDS)
 _FIRST_WIDTH = timedelta(seconds=30)
+_NARROWEST = timedelta(seconds=2)
 _WIDEST = timedelta(days=365)
 # The floor moves on while a walk catches up with it; what is younger is the next walk's.
 _CLOSE = timedelta(seconds=0.1)
@@ -81,8 +82,10 @@ class Floor:
         """Where one floor stands."""
         return self._floors[queue, priority]
 
-    def learn(self, seen: Snapshot, taken: Iterable[Taken], *, full: bool) -> None:
-        """Raise the floors after a claim over `ranges()` that took these rows."""
+    def learn(
+        self, seen: Snapshot, taken: Iterable[Taken], *, full: bool, unread: Collection[str] = ()
+    ) -> None:
+        """Raise the floors after a claim over `ranges()` that took these rows, some queues unread."""
         if seen.at < self._latest:
             # The database's clock went back (a failover, a step): start over from the beginning.
             self.reset()
@@ -93,7 +96,8 @@ class Floor:
         for queue, priority, run_at in taken:
             lane = queue, priority
             if lane not in last or run_at > last[lane]:
-                last[lane] = run_at
+                # In UTC: arithmetic in a zone with daylight saving is off by an hour twice a year.
+                last[lane] = run_at.astimezone(UTC)
         if full and not last:
             return
         # Lanes are read in order: those before the one where a full claim stopped were read to their
@@ -101,7 +105,8 @@ class Floor:
         stopped_at = max(last, key=self._lanes.index) if full else None
         for lane in self._lanes:
             reached = last[lane] if lane == stopped_at else seen.at
-            self._floors[lane] = max(self._floors[lane], min(reached, bound))
+            if lane[0] not in unread:
+                self._floors[lane] = max(self._floors[lane], min(reached, bound))
             if lane == stopped_at:
                 return
 
@@ -184,7 +189,8 @@ class Sweep:
         self._spent_seconds += seconds
         self._due_at = now + seconds * SWEEP_SHARE
         if seconds > SLICE_SECONDS_MAX and self._lower > BEGINNING:
-            self._width = (self._upper - self._lower) / 2
+            # Never so narrow that the walk would be slower than time itself.
+            self._width = max(min(self._width, self._upper - self._lower) / 2, _NARROWEST)
         elif seconds < SLICE_SECONDS_MAX / 4:
             self._width = min(self._width * 2, _WIDEST)
         self._lower = self._upper

@@ -18,6 +18,7 @@ revoke all on all functions in schema holdfast from public;
 grant usage on schema holdfast to holdfast_enqueuer, holdfast_worker, holdfast_api;
 grant execute on function holdfast.enqueue, holdfast.enqueue_many, holdfast.uuid7
     to holdfast_enqueuer, holdfast_worker, holdfast_api;
+grant execute on function holdfast.make_partition to holdfast_worker;
 grant select on all tables in schema holdfast to holdfast_worker, holdfast_api;
 grant insert, update, delete on holdfast.tasks, holdfast.ready, holdfast.waiting, holdfast.running,
     holdfast.cancel_requests, holdfast.buckets, holdfast.queues, holdfast.workers, holdfast.task_keys, holdfast.settled_deltas,

@@ -114,12 +114,13 @@ async def require_current(conn: Conn, schema: str) -> None:
     cursor = await conn.execute("select to_regclass(%s)", [f"{schema}.migrations"])
     exists = await cursor.fetchone()
     if exists is None or exists[0] is None:
-        raise SchemaError(f"the schema {schema} has no tables yet: run `holdfast migrate`")
+        raise SchemaError(f"the schema {schema} has no tables yet: run `python -m holdfast.store.migrate up`")
     newest = max(migration.number for migration in migrations(schema))
     at = max(await _applied(conn, schema), default=0)
     if at < newest:
         raise SchemaError(
-            f"the schema {schema} is at {at}, this package needs {newest}: run `holdfast migrate`"
+            f"the schema {schema} is at {at}, this package needs {newest}: "
+            "run `python -m holdfast.store.migrate up`"
         )
     if at > newest:
         raise SchemaError(
@@ -128,6 +129,10 @@ async def require_current(conn: Conn, schema: str) -> None:
 
 
 async def _applied(conn: Conn, schema: str) -> dict[int, str]:
+    cursor = await conn.execute("select to_regclass(%s)", [f"{schema}.migrations"])
+    row = await cursor.fetchone()
+    if row is None or row[0] is None:
+        return {}
     rows = await conn.execute(in_schema("select number, checksum from holdfast.migrations", schema))
     return {number: checksum async for number, checksum in rows}
 
@@ -143,6 +148,15 @@ async def _pending(conn: Conn, schema: str) -> list[Migration]:
     return [migration for migration in migrations(schema) if migration.number not in applied]
 
 
+async def _require_no_tasks(conn: Conn, schema: str) -> None:
+    if 1 not in await _applied(conn, schema):
+        return
+    cursor = await conn.execute(in_schema("select count(*) from holdfast.tasks", schema))
+    row = await cursor.fetchone()
+    if row is not None and row[0]:
+        raise SchemaError(f"the schema {schema} holds {row[0]} tasks, which going down removes: add --yes")
+
+
 async def _functions(conn: Conn, schema: str) -> Sequence[str]:
     rows = await conn.execute(
         "select p.oid::regprocedure::text from pg_proc p where p.pronamespace = %s::regnamespace",
@@ -155,19 +169,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one of the verbs on the database of Settings."""
     parser = argparse.ArgumentParser(prog="holdfast.store.migrate", description=__doc__)
     parser.add_argument("verb", choices=["up", "down", "plan", "grants"])
+    parser.add_argument("--yes", action="store_true", help="with down: although tasks are there")
     parser.add_argument("--to", type=int, default=0, help="with down: the number to go back to")
     chosen = parser.parse_args(arguments)
     settings = Settings()
     if chosen.verb == "grants":
         sys.stdout.write(grants(settings.schema_name) + "\n")
         return 0
-    done = asyncio.run(_run(chosen.verb, settings, chosen.to))
+    done = asyncio.run(_run(chosen.verb, settings, chosen.to, sure=chosen.yes))
     for migration in done:
         sys.stdout.write(f"{migration.number:04} {migration.name}\n")
     return 0
 
 
-async def _run(verb: str, settings: Settings, to: int) -> list[Migration]:
+async def _run(verb: str, settings: Settings, to: int, *, sure: bool) -> list[Migration]:
     schema = settings.schema_name
     url = settings.database_url
     async with await AsyncConnection.connect(url, autocommit=True) as conn:
@@ -175,6 +190,8 @@ async def _run(verb: str, settings: Settings, to: int) -> list[Migration]:
             case "up":
                 return await migrate_up(conn, schema)
             case "down":
+                if not sure:
+                    await _require_no_tasks(conn, schema)
                 return await migrate_down(conn, schema, to)
             case _:
                 return await _pending(conn, schema)

@@ -110,6 +110,10 @@ class Operator:
         """Serve a queue again."""
         await conn.execute(self._sql["resume_queue"], {"queue": queue})
 
+    async def reopen(self, conn: Conn) -> list[str]:
+        """End the pauses whose end has come; answers the queues and buckets."""
+        return [name for (name,) in await (await conn.execute(self._sql["reopen"])).fetchall()]
+
     async def prune_keys(self, conn: Conn, limit: int = 1_000) -> int:
         """Forget idempotency keys whose window is over."""
         cursor = await conn.execute(self._sql["prune_keys"], {"limit": limit})

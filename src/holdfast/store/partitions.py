@@ -2,9 +2,10 @@
 
 Measured: with one reader open, `create table … partition of`, `drop` and plain `detach` stop every
 settle for seconds, because they want the parent for themselves. So a partition is created apart and
-attached, and detached concurrently; each tries for its lock for 100 ms and comes back later. There is
-no default partition: PostgreSQL refuses to detach concurrently beside one. A settle that finds no
-partition for its day makes it and goes on (store/tasks.py).
+attached (`make_partition` in tasks.sql, which tries for its locks for 100 ms), and detached
+concurrently, which waits for readers and holds up nobody. There is no default partition: PostgreSQL
+refuses to detach concurrently beside one. A settle that finds no partition for its day makes it and
+goes on (store/settle.py).
 """
 
 from collections.abc import Sequence
@@ -15,15 +16,13 @@ import psycopg
 from psycopg import sql
 
 from holdfast.store.pool import Conn
+from holdfast.store.sql import in_schema
 
 DAYS_AHEAD = 14
 HISTORY_DAYS = 7
 ATTEMPT_DAYS = 90
 
-PARTITIONED: dict[LiteralString, LiteralString] = {
-    "task_history": "finished_at",
-    "task_attempts": "ended_at",
-}
+PARTITIONED = ("task_history", "task_attempts")
 RETENTION_DAYS = {"task_history": HISTORY_DAYS, "task_attempts": ATTEMPT_DAYS}
 _CLOSED_INDEXES: dict[LiteralString, tuple[LiteralString, ...]] = {
     "task_history": ("subject", "trace_id"),
@@ -33,20 +32,24 @@ _CLOSED_INDEXES: dict[LiteralString, tuple[LiteralString, ...]] = {
 
 async def ensure_partitions(conn: Conn, schema: str, today: date | None = None) -> list[str]:
     """Make the partitions from today to two weeks ahead; returns the new ones."""
-    first = today or datetime.now(UTC).date()
+    first = today or await _today(conn)
+    make = in_schema("select holdfast.make_partition(%s, %s)", schema)
     created = []
-    for table, column in PARTITIONED.items():
+    for table in PARTITIONED:
         present = {day for day, _ in await _partitions(conn, schema, table)}
         for ahead in range(DAYS_AHEAD + 1):
             day = first + timedelta(days=ahead)
-            if day not in present and await _attach(conn, schema, table, column, day):
+            if day in present:
+                continue
+            row = await (await conn.execute(make, [table, day])).fetchone()
+            if row is not None and row[0]:
                 created.append(_name(table, day))
     return created
 
 
 async def drop_old_partitions(conn: Conn, schema: str, today: date | None = None) -> list[str]:
     """Let go of the days whose retention is over; returns the ones that are gone."""
-    now = today or datetime.now(UTC).date()
+    now = today or await _today(conn)
     gone = []
     for table in PARTITIONED:
         oldest = now - timedelta(days=RETENTION_DAYS[table])
@@ -60,7 +63,7 @@ async def drop_old_partitions(conn: Conn, schema: str, today: date | None = None
 
 async def index_closed_partitions(conn: Conn, schema: str, today: date | None = None) -> list[str]:
     """Give the days that take no more rows the indexes that only readers need."""
-    now = today or datetime.now(UTC).date()
+    now = today or await _today(conn)
     made = []
     for table, columns in _CLOSED_INDEXES.items():
         for day, _ in await _partitions(conn, schema, table):
@@ -72,6 +75,14 @@ async def index_closed_partitions(conn: Conn, schema: str, today: date | None = 
     return made
 
 
+async def _today(conn: Conn) -> date:
+    """The database's day: no worker's clock decides what is dropped."""
+    row = await (await conn.execute("select (now() at time zone 'UTC')::date")).fetchone()
+    assert row is not None, "the clock always answers"
+    day: date = row[0]
+    return day
+
+
 def _name(table: str, day: date) -> str:
     return f"{table}_{day:%Y%m%d}"
 
@@ -79,7 +90,7 @@ def _name(table: str, day: date) -> str:
 async def _partitions(conn: Conn, schema: str, table: str) -> list[tuple[date, bool]]:
     rows = await conn.execute(
         "select c.relname, i.inhdetachpending from pg_inherits i join pg_class c on c.oid = i.inhrelid "
-        "where i.inhparent = %s::regclass order by c.relname",
+        "where i.inhparent = %s::regclass and c.relname ~ '_[0-9]{8}$' order by c.relname",
         [f"{schema}.{table}"],
     )
     return [(_day(name), pending) async for name, pending in rows]
@@ -99,42 +110,6 @@ async def _detached(conn: Conn, schema: str, table: str, oldest: date) -> Sequen
     return [name async for (name,) in rows if _day(name) < oldest]
 
 
-def _bounds(day: date) -> tuple[str, str]:
-    return f"{day} 00:00:00+00", f"{day + timedelta(days=1)} 00:00:00+00"
-
-
-async def _attach(conn: Conn, schema: str, table: str, column: str, day: date) -> bool:
-    partition = sql.Identifier(schema, _name(table, day))
-    names = {
-        "parent": sql.Identifier(schema, table),
-        "partition": partition,
-        "column": sql.Identifier(column),
-        "start": sql.Literal(_bounds(day)[0]),
-        "end": sql.Literal(_bounds(day)[1]),
-    }
-    try:
-        async with conn.transaction():
-            await conn.execute("set local lock_timeout = '100ms'")
-            await conn.execute("select pg_advisory_xact_lock(hashtextextended('holdfast.partitions', 0))")
-            await conn.execute(
-                sql.SQL(
-                    "create table if not exists {partition} "
-                    "(like {parent} including defaults including constraints, "
-                    "check ({column} >= {start} and {column} < {end})) "
-                    "with (autovacuum_vacuum_insert_scale_factor = 0.5)"
-                ).format(**names)
-            )
-            await conn.execute(
-                sql.SQL(
-                    "alter table {parent} attach partition {partition} for values from ({start}) to ({end})"
-                ).format(**names)
-            )
-    except (psycopg.errors.LockNotAvailable, psycopg.errors.WrongObjectType):
-        # Someone holds the parent, or made this partition since we looked: the next round will see.
-        return False
-    return True
-
-
 async def _detach(conn: Conn, schema: str, table: str, day: date, *, pending: bool) -> bool:
     names = {
         "parent": sql.Identifier(schema, table),
@@ -145,18 +120,24 @@ async def _detach(conn: Conn, schema: str, table: str, day: date, *, pending: bo
         await conn.execute(
             sql.SQL("alter table {parent} detach partition {partition} " + how).format(**names)
         )
-    except psycopg.errors.LockNotAvailable:
+        await conn.execute(sql.SQL("drop table {partition}").format(**names))
+    except (psycopg.errors.ObjectNotInPrerequisiteState, psycopg.errors.UndefinedTable):
+        # Someone else is letting this day go.
         return False
-    await conn.execute(sql.SQL("drop table {partition}").format(**names))
     return True
 
 
 async def _index(conn: Conn, schema: str, partition: str, column: str) -> bool:
     name = f"{partition}_{column}"
-    cursor = await conn.execute("select to_regclass(%s)", [f"{schema}.{name}"])
+    cursor = await conn.execute(
+        "select indisvalid from pg_index where indexrelid = to_regclass(%s)", [f"{schema}.{name}"]
+    )
     found = await cursor.fetchone()
-    if found is not None and found[0] is not None:
+    if found is not None and found[0]:
         return False
+    if found is not None:
+        # What a maker that died half way left behind is of no use to anyone.
+        await conn.execute(sql.SQL("drop index concurrently {}").format(sql.Identifier(schema, name)))
     await conn.execute(
         sql.SQL("create index concurrently {} on {} ({}) where {} is not null").format(
             sql.Identifier(name),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import LiteralString, TypeAlias
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from holdfast.config import Settings
 from holdfast.core.decide import Spent, Verdict
@@ -23,7 +24,7 @@ from holdfast.core.events import (
 from holdfast.core.failure import DeadReason, Failure, FailureClass
 from holdfast.core.state import Move
 from holdfast.core.task import Claim
-from holdfast.store.partitions import ensure_partitions
+from holdfast.store.partitions import PARTITIONED, ensure_partitions
 from holdfast.store.pool import Conn
 from holdfast.store.sql import load
 
@@ -67,10 +68,10 @@ class Settler:
         values: dict[str, object] = dict(_claim_arrays(claim for claim, _ in settled.refused))
         values["moves"] = [str(verdict.move) for _, verdict in settled.refused]
         cursor = await conn.execute(self._sql["settled_before"], values)
-        before = {id_ for (id_,) in await cursor.fetchall()}
-        late = [(claim, verdict) for claim, verdict in settled.refused if claim.id not in before]
+        before = set(await cursor.fetchall())
+        late = [one for one in settled.refused if (one[0].id, one[0].fence) not in before]
         await self._refuse(conn, late)
-        done = [(claim, verdict) for claim, verdict in settled.refused if claim.id in before]
+        done = [one for one in settled.refused if (one[0].id, one[0].fence) in before]
         return Settled([*settled.accepted, *done], late)
 
     async def write(self, conn: Conn, settlements: Sequence[Settlement]) -> Settled:
@@ -78,7 +79,7 @@ class Settler:
         fit = [self._fit(claim, verdict) for claim, verdict in settlements]
         accepted = await self._bisect(conn, fit)
         heard = {(claim.id, claim.fence) for claim, _ in accepted}
-        refused = [one for one in settlements if (one[0].id, one[0].fence) not in heard]
+        refused = [one for one in fit if (one[0].id, one[0].fence) not in heard]
         if accepted:
             self._listen(TasksSettled(accepted))
         return Settled(accepted, refused)
@@ -89,10 +90,7 @@ class Settler:
         try:
             return await self._write_group(conn, group)
         except psycopg.errors.CheckViolation as error:
-            if "no partition" not in str(error):
-                raise
-            self._listen(PartitionMissing(error.diag.table_name or ""))
-            await ensure_partitions(conn, self._settings.schema_name)
+            await self._make_days(conn, error)
             return await self._write_group(conn, group)
         except _UNSTORABLE as error:
             if len(group) > 1:
@@ -100,9 +98,17 @@ class Settler:
                 first = await self._bisect(conn, group[:half])
                 return first + await self._bisect(conn, group[half:])
             claim, verdict = group[0]
-            if verdict.move is not Move.COMPLETE:
+            if verdict.failure is not None and verdict.failure.failure_class is FailureClass.INVALID:
                 raise
             return await self._bisect(conn, [self._reject(claim, str(error))])
+
+    async def _make_days(self, conn: Conn, error: psycopg.errors.CheckViolation) -> None:
+        """Heal a settle that found no partition for its day; any other violation is passed on."""
+        table = error.diag.table_name or ""
+        if error.diag.constraint_name is not None or table not in PARTITIONED:
+            raise error
+        self._listen(PartitionMissing(table))
+        await ensure_partitions(conn, self._settings.schema_name)
 
     async def _write_group(self, conn: Conn, group: Sequence[Settlement]) -> list[Settlement]:
         # In the order of their ids, so that two who settle the same tasks cannot deadlock.
@@ -110,9 +116,14 @@ class Settler:
         done = [settlement for settlement in group if settlement[1].move is Move.COMPLETE]
         rest = [settlement for settlement in group if settlement[1].move is not Move.COMPLETE]
         limited = any(claim.bucket is not None for claim, _ in group)
-        if not rest and not limited:
+        idle = conn.info.transaction_status is TransactionStatus.IDLE
+        if not rest and not limited and idle:
             return await self._complete(conn, done)
+        # Inside the caller's transaction this is a savepoint: a group that is refused leaves it whole.
         async with conn.transaction():
+            if done and rest:
+                ids = {"ids": array_literal(claim.id for claim, _ in group)}
+                await conn.execute(self._sql["lock_running"], ids)
             accepted = await self._complete(conn, done) if done else []
             if rest:
                 values = {"verdicts": json.dumps([_record(*one) for one in rest]), "now": None}
@@ -155,7 +166,12 @@ class Settler:
             "worker": late[0][0].worker,
             "now": None,
         }
-        await conn.execute(self._sql["note_late"], values)
+        try:
+            async with conn.transaction():
+                await conn.execute(self._sql["note_late"], values)
+        except psycopg.errors.CheckViolation as error:
+            await self._make_days(conn, error)
+            await conn.execute(self._sql["note_late"], values)
         self._listen(LateResultsRefused(late))
 
     def _fit(self, claim: Claim, verdict: Verdict) -> Settlement:
@@ -165,8 +181,6 @@ class Settler:
         limit = self._settings.result_bytes_max
         if len(result) * 4 > limit and len(result.encode("utf-8", "replace")) > limit:
             return self._reject(claim, f"its result is larger than {limit} bytes")
-        if "\0" in result or "\\u0000" in result:
-            return self._reject(claim, "its result contains a NUL character")
         return claim, verdict
 
     def _reject(self, claim: Claim, message: str) -> Settlement:

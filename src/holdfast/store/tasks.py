@@ -4,9 +4,10 @@ Every method runs on the connection it is given, so that it commits with whateve
 an operator does to tasks that nobody holds is in `operate.py`.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 import psycopg
 from psycopg.rows import TupleRow
@@ -44,6 +45,7 @@ class Claimed:
     claims: Sequence[Claim]
     parked: int
     seen: Snapshot
+    paused: frozenset[str]
 
 
 class TaskStore:
@@ -91,6 +93,7 @@ class TaskStore:
             claimed.seen,
             [(claim.queue, claim.priority, claim.run_at) for claim in claimed.claims],
             full=len(claimed.claims) + claimed.parked >= limit,
+            unread=claimed.paused,
         )
         return claimed
 
@@ -106,7 +109,7 @@ class TaskStore:
         values = _arrays(ranges) | {"limit": limit, "worker": worker, "timeout": timeout}
         cursor = await conn.execute(self._sql["claim"], values)
         head, *rows = await cursor.fetchall()
-        seen = Snapshot(xmin=head[1], number=head[19], at=head[8])
+        seen = Snapshot(xmin=head[1], number=head[19], at=head[8].astimezone(UTC))
         claims = [Claim._make((*row, seen.at, worker)) for row in rows]
         order = {(r.queue, r.priority): place for place, r in enumerate(ranges)}
         claims.sort(key=lambda claim: (order[claim.queue, claim.priority], claim.run_at, claim.id))
@@ -115,7 +118,7 @@ class TaskStore:
         parked: int = head[16]
         if parked:
             self.listen(TasksParked(parked))
-        return Claimed(claims, parked, seen)
+        return Claimed(claims, parked, seen, frozenset(json.loads(head[5] or "[]")))
 
     async def claim_waiting(
         self,
@@ -206,19 +209,19 @@ class TaskStore:
             self.listen(WorkersLost(lost))
         values = {"grace": grace_seconds, "limit": limit}
         rows = await (await conn.execute(self._sql["lapsed"], values)).fetchall()
-        overdue = {row[0]: row[-1] for row in rows}
         settlements = [
-            (claim, decide(claim, _fate(claim, overdue=overdue[claim.id]), policy)) for claim in _lapsed(rows)
+            (claim, decide(claim, _fate(claim, overdue=row[-2], alone=row[-1]), policy))
+            for claim, row in zip(_lapsed(rows), rows, strict=True)
         ]
         # Whoever was refused here lost a race with the holder or with another reclaimer: no news.
         return await self._settler.write(conn, settlements)
 
 
-def _fate(claim: Claim, *, overdue: bool) -> Outcome:
+def _fate(claim: Claim, *, overdue: bool, alone: bool) -> Outcome:
     if overdue:
         message = f"it was still running past its deadline in worker {claim.worker}"
         return Failed(Failure.of(FailureClass.TIMEOUT, message))
-    return WorkerLost(alone=False)
+    return WorkerLost(alone=alone)
 
 
 def _columns(ids: Sequence[str], tasks: Sequence[NewTask]) -> dict[str, object]:
@@ -257,5 +260,5 @@ def _arrays(ranges: Sequence[Range]) -> dict[str, object]:
 
 
 def _lapsed(rows: Iterable[TupleRow]) -> list[Claim]:
-    """Rows of `lapsed` and `held`: the claim's columns, when it started, who has it, overdue."""
-    return [Claim._make(row[:-1]) for row in rows]
+    """Rows of `lapsed` and `held`: the claim's columns, when it started, who has it, overdue, alone."""
+    return [Claim._make(row[:-2]) for row in rows]

@@ -72,6 +72,11 @@ begin
         on conflict (kind, key) do update
         set task_id = excluded.task_id, payload_hash = excluded.payload_hash, expires_at = excluded.expires_at
         where k.expires_at <= clock
+            -- A window that is over does not let a task run twice that still waits.
+            and not exists (
+                select from holdfast.tasks t
+                where t.id = k.task_id and (t.mark is null or t.mark = 'paused')
+            )
         returning task_id
     )
     select coalesce(array_agg(task_id), '{}') into won from taken;
@@ -136,18 +141,30 @@ begin
                     returning r.id
                 ), stepped_out as (
                     delete from holdfast.waiting w where w.id = holder returning w.id
+                ), held as (
+                    update holdfast.tasks t
+                    set payload = one.payload, run_at = one.run_at, priority = coalesce(one.priority, t.priority)
+                    where t.id = holder and t.mark = 'paused'
+                    returning t.id
                 ), changed as (
                     update holdfast.tasks t
                     set payload = one.payload, run_at = one.run_at, priority = coalesce(one.priority, t.priority)
-                    where t.id = holder and (t.mark = 'paused' or t.id in (select id from dropped union all select id from stepped_out))
+                    from (select id from dropped union all select id from stepped_out) d
+                    where t.id = d.id and t.mark is null
                     returning t.*
                 ), placed as (
                     insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket)
-                    select c.run_at, c.id, c.timeout_seconds, c.priority, c.queue, c.kind, c.bucket from changed c where c.mark is null
+                    select c.run_at, c.id, c.timeout_seconds, c.priority, c.queue, c.kind, c.bucket from changed c
                 )
-                select exists (select from changed) into queued;
+                select exists (select from changed) or exists (select from held) into queued;
             end if;
             exit when queued;
+            -- It may have moved between these looks: unless it runs or has ended now, look again.
+            continue when exists (
+                select from holdfast.tasks t
+                where t.id = holder and t.mark is null
+                    and not exists (select from holdfast.running r where r.id = t.id)
+            );
             -- It runs or has ended: this one follows it, and is the one that later calls will find.
             update holdfast.task_keys k
             set task_id = one.id, payload_hash = md5(one.payload::text)::uuid, expires_at = greatest(window_end, one.run_at)
@@ -164,8 +181,8 @@ $$;
 
 
 -- name: install_enqueue_many
--- The one door for new tasks. Arrays may be null (the default holds) or have one element (it holds
--- for all). Returns only the tasks that were not made because their key stood for another.
+-- The one door for new tasks. Arrays may be null (the default holds); kinds, queues, priorities and
+-- versions may have one element that holds for all. Returns only the tasks that were not made because their key stood for another.
 create or replace function holdfast.enqueue_many(
     ids uuid[],
     kinds text[],
@@ -192,7 +209,14 @@ as $$
 declare
     clock timestamptz;
     known uuid[] := '{}';
+    one_kind text := case when cardinality(kinds) = 1 then kinds[1] end;
+    one_queue text := case when cardinality(queues) = 1 then queues[1] end;
+    one_priority smallint := case when cardinality(priorities) = 1 then priorities[1] end;
+    one_version smallint := case when cardinality(versions) = 1 then versions[1] end;
 begin
+    if not (uniques <@ array['key', 'queued', 'replace']) then
+        raise exception using errcode = '22023', message = format('uniqueness is one of key, queued, replace, not %s', uniques);
+    end if;
     -- The transaction takes its number before the clock is read: see the head of this file.
     perform pg_current_xact_id();
     clock := clock_timestamp();
@@ -213,10 +237,10 @@ begin
         )
         select
             u.id, clock, greatest(u.run_at, clock), u.expires_at, u.timeout, u.max_attempts,
-            coalesce(u.priority, priorities[1], 2::smallint),
-            coalesce(u.version, versions[1], 1::smallint),
-            coalesce(u.kind, kinds[1]),
-            coalesce(u.queue, queues[1], 'default'),
+            coalesce(u.priority, one_priority, 2::smallint),
+            coalesce(u.version, one_version, 1::smallint),
+            coalesce(u.kind, one_kind),
+            coalesce(u.queue, one_queue, 'default'),
             u.payload, u.subject, u.trace_id, u.key, u.bucket
         from unnest(ids, kinds, payloads, queues, priorities, run_ats, versions, subjects, trace_ids, keys, expires_ats, bucket_names, attempts_max, timeouts)
             as u (id, kind, payload, queue, priority, run_at, version, subject, trace_id, key, expires_at, bucket, max_attempts, timeout)
@@ -279,6 +303,45 @@ end
 $$;
 
 
+-- name: install_make_partition
+-- One day of history or attempts, made apart and attached. Workers may make days; only the owner lets
+-- them go. Answers whether it is new; someone else's lock is waited for at most 100 ms.
+create or replace function holdfast.make_partition(parent text, day date) returns boolean
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '100ms'
+as $$
+declare
+    partition text := parent || to_char(day, '_YYYYMMDD');
+    key_column text := case parent when 'task_history' then 'finished_at' when 'task_attempts' then 'ended_at' end;
+    starts text := quote_literal(day || ' 00:00:00+00');
+    ends text := quote_literal(day + 1 || ' 00:00:00+00');
+begin
+    if key_column is null then
+        raise exception using errcode = '22023', message = format('%s has no days', parent);
+    end if;
+    perform pg_advisory_xact_lock(hashtextextended('holdfast.partitions', 0));
+    if exists (select from pg_inherits where inhrelid = to_regclass('holdfast.' || partition)) then
+        return false;
+    end if;
+    execute format(
+        'create table if not exists holdfast.%I (like holdfast.%I including defaults including constraints, '
+        'check (%I >= %s and %I < %s)) with (autovacuum_vacuum_insert_scale_factor = 0.5)',
+        partition, parent, key_column, starts, key_column, ends
+    );
+    execute format(
+        'alter table holdfast.%I attach partition holdfast.%I for values from (%s) to (%s)',
+        parent, partition, starts, ends
+    );
+    return true;
+exception
+    when lock_not_available then
+        return false;
+end
+$$;
+
+
 -- name: enqueue_many
 -- Python's way through the same door.
 select given::text, existing::text
@@ -306,7 +369,8 @@ from holdfast.enqueue_many(
 -- Takes up to `limit` tasks out of ready, range by range in the order given (one range per queue and
 -- priority, from its floor), under one new fence. Tasks that stand behind a bucket go to waiting
 -- instead. The first row tells what the caller's floor needs: the oldest number that the snapshot could
--- not see, this claim's own number where it took something, and when it began.
+-- not see, this claim's own number where it took something, when it began, and which queues it left
+-- out because they are paused.
 with token as materialized (
     select nextval('holdfast.fence') as fence
 ), picked as (
@@ -342,7 +406,7 @@ with token as materialized (
 ), made as (
     -- A bucket named at enqueue lets one task run at a time until a limit says otherwise.
     insert into holdfast.buckets (name, capacity)
-    select distinct p.bucket, 1 from picked p where p.bucket is not null
+    select distinct p.bucket, 1 from picked p where p.bucket is not null order by 1
     on conflict (name) do nothing
 ), waits as (
     insert into holdfast.waiting (position, id, timeout_seconds, priority, bucket, queue, kind)
@@ -364,7 +428,12 @@ with token as materialized (
 )
 select
     null as id, pg_snapshot_xmin(pg_current_snapshot())::text::bigint as fence, null as kind, null as queue,
-    null::smallint as priority, null as payload, null::smallint as version, null::timestamptz as run_at,
+    null::smallint as priority,
+    (
+        select json_agg(q.name)::text from holdfast.queues q
+        where q.paused_at is not null and q.name = any (%(queues)s::text[])
+    ) as payload,
+    null::smallint as version, null::timestamptz as run_at,
     now() as enqueued_at, null::timestamptz as expires_at, null as subject, null as trace_id,
     null as key, null as bucket, null::smallint as max_attempts, null::real as timeout_seconds,
     (select count(*) from waits)::integer as attempts, null::smallint as failures, null::smallint as crashes,
@@ -389,7 +458,20 @@ with open as materialized (
     where (b.capacity is null or b.in_use < b.capacity)
         and b.paused_at is null
         and b.parked_at is null
-        and exists (select from holdfast.waiting w where w.bucket = b.name)
+        and exists (
+            -- Something that this claimer may start: a bucket that can give nothing must not take a place.
+            select from holdfast.waiting w
+            where w.bucket = b.name
+                and w.queue = any (%(queues)s::text[])
+                and not exists (
+                    select from holdfast.queues q
+                    where q.name = w.queue and q.paused_at is not null
+                )
+                and not exists (
+                    select from holdfast.buckets k
+                    where k.kind = w.kind and (k.paused_at is not null or k.parked_at is not null)
+                )
+        )
     order by b.turn, b.name
     limit %(limit)s
     for update skip locked
@@ -458,19 +540,24 @@ with heads as materialized (
         where c.queue = l.queue and c.priority = l.priority and c.run_at >= l.run_from and c.run_at <= now()
         order by c.run_at, c.id
         limit %(limit)s
-        for update skip locked
     ) x
     limit %(limit)s
 ), picked as (
+    -- Only what is moved is locked: a claim that met a lock on the others would pass them over.
     delete from holdfast.ready r
     where r.ctid = any (array(
-        select h.place from heads h
-        where h.bucket is not null or exists (select from holdfast.buckets b where b.kind = h.kind)
+        select c.ctid
+        from holdfast.ready c
+        where c.ctid = any (array(
+                select h.place from heads h
+                where h.bucket is not null or exists (select from holdfast.buckets b where b.kind = h.kind)
+            ))
+        for update skip locked
     ))
     returning r.id, r.run_at, r.timeout_seconds, r.priority, r.queue, r.kind, r.bucket
 ), made as (
     insert into holdfast.buckets (name, capacity)
-    select distinct p.bucket, 1 from picked p where p.bucket is not null
+    select distinct p.bucket, 1 from picked p where p.bucket is not null order by 1
     on conflict (name) do nothing
 ), waits as (
     insert into holdfast.waiting (position, id, timeout_seconds, priority, bucket, queue, kind)
@@ -541,7 +628,13 @@ with verdicts as materialized (
         select c.ctid as place from holdfast.running c where c.id = v.id and c.fence = v.fence offset 0
     ) x
     where r.ctid = x.place
-    returning r.worker, r.started_at, v.*
+    returning
+        r.worker, r.started_at, v.*,
+        -- A claim that was asked to stop does not go back to the queue, however it ended.
+        (
+            select q.reason from holdfast.cancel_requests q
+            where q.task_id = v.id and q.fence = v.fence
+        ) as asked
 ), changed as (
     update holdfast.tasks t
     set attempts = t.attempts + g.attempts,
@@ -553,9 +646,9 @@ with verdicts as materialized (
         last_attempt_at = c.now,
         run_at = case when g.after_seconds is null then t.run_at
             else greatest(t.run_at, c.now + make_interval(secs => g.after_seconds), clock_timestamp()) end,
-        mark = case g.move when 'fail' then 'failed' when 'cancel' then 'cancelled' end,
-        marked_at = case when g.move in ('fail', 'cancel') then c.now end,
-        mark_reason = case when g.move = 'cancel' then g.reason end,
+        mark = case when g.move = 'fail' then 'failed' when g.move = 'cancel' or g.asked is not null then 'cancelled' end,
+        marked_at = case when g.move in ('fail', 'cancel') or g.asked is not null then c.now end,
+        mark_reason = case when g.move = 'cancel' then g.reason when g.move <> 'fail' then g.asked end,
         dead_reason = g.dead_reason,
         failed_at = case when g.failure_class is null then t.failed_at else c.now end,
         failure_class = coalesce(g.failure_class, t.failure_class),
@@ -626,7 +719,7 @@ from unnest(%(ids)s::uuid[], %(fences)s::bigint[], %(kinds)s::text[], %(starts)s
 
 -- name: settled_before
 -- After an ambiguous settle: which of these verdicts did land, as told by history and attempts.
-select v.id::text
+select v.id::text, v.fence
 from unnest(%(ids)s::uuid[], %(fences)s::bigint[], %(moves)s::text[]) as v (id, fence, move)
 where v.move = 'complete' and exists (
         select from holdfast.task_history h
@@ -644,7 +737,7 @@ select
     t.id::text, r.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
     t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, r.bucket, t.max_attempts, t.timeout_seconds,
     t.attempts, t.failures, t.crashes, t.polls, t.rate_limits,
-    r.started_at, r.worker::text, false as overdue
+    r.started_at, r.worker::text, false as overdue, false as alone
 from holdfast.running r
 join holdfast.tasks t on t.id = r.id
 where r.worker = %(worker)s::uuid;
@@ -657,7 +750,9 @@ select
     t.id::text, r.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
     t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, r.bucket, t.max_attempts, t.timeout_seconds,
     t.attempts, t.failures, t.crashes, t.polls, t.rate_limits,
-    r.started_at, r.worker::text, w.lost_at is null and w.id is not null as overdue
+    r.started_at, r.worker::text,
+    w.lost_at is null and w.id is not null as overdue,
+    not exists (select from holdfast.running o where o.worker = r.worker and o.id <> r.id) as alone
 from holdfast.running r
 left join holdfast.workers w on w.id = r.worker
 join holdfast.tasks t on t.id = r.id
@@ -713,19 +808,29 @@ with facts as materialized (
     returning w.id
 ), asked as (
     insert into holdfast.cancel_requests (task_id, fence, requested_at, reason)
+    -- Locked, so that a claim that is just being settled is not asked in vain.
     select r.id, r.fence, now(), %(reason)s
-    from holdfast.running r
-    join facts f on f.id = r.id
+    from (
+        select c.id, c.fence from holdfast.running c join facts f on f.id = c.id for share of c
+    ) r
     on conflict (task_id, fence) do update set reason = excluded.reason
     returning task_id as id
+), held as (
+    update holdfast.tasks t
+    set mark = 'cancelled', marked_at = now(), mark_reason = %(reason)s
+    from facts f
+    where t.id = f.id and t.mark = 'paused'
+    returning t.id
 ), changed as (
     update holdfast.tasks t
     set mark = 'cancelled', marked_at = now(), mark_reason = %(reason)s
-    where t.id in (select f.id from facts f)
-        and (t.mark = 'paused' or t.mark is null and t.id in (select id from dropped union all select id from stepped_out))
+    from (select id from dropped union all select id from stepped_out) d
+    where t.id = d.id and t.mark is null
     returning t.id
 )
 select id::text, false as asked from changed
+union all
+select id::text, false from held
 union all
 select id::text, true from asked;
 
@@ -758,23 +863,36 @@ with facts as materialized (
     order by t.expires_at
     limit %(limit)s
 ), dropped as (
+    -- What a producer or a claimer holds is left for the next round.
     delete from holdfast.ready r
-    using facts f
-    where r.queue = f.queue and r.priority = f.priority and r.run_at = f.run_at and r.id = f.id
+    where r.ctid = any (array(
+        select c.ctid
+        from holdfast.ready c
+        join facts f on c.queue = f.queue and c.priority = f.priority and c.run_at = f.run_at and c.id = f.id
+        for update of c skip locked
+    ))
     returning r.id
 ), stepped_out as (
     delete from holdfast.waiting w
     using facts f
     where w.id = f.id
     returning w.id
+), held as (
+    update holdfast.tasks t
+    set mark = 'cancelled', marked_at = now(), mark_reason = 'expired'
+    from facts f
+    where t.id = f.id and t.mark = 'paused'
+    returning t.id
 ), changed as (
     update holdfast.tasks t
     set mark = 'cancelled', marked_at = now(), mark_reason = 'expired'
-    where t.id in (select f.id from facts f)
-        and (t.mark = 'paused' or t.mark is null and t.id in (select id from dropped union all select id from stepped_out))
+    from (select id from dropped union all select id from stepped_out) d
+    where t.id = d.id and t.mark is null
     returning t.id
 )
-select id::text from changed;
+select id::text from changed
+union all
+select id::text from held;
 
 
 -- name: pause
@@ -850,7 +968,8 @@ values (
     case when %(gate)s = 'parked' then now() end
 )
 on conflict (name) do update
-set paused_at = coalesce(b.paused_at, excluded.paused_at),
+set kind = excluded.kind,
+    paused_at = coalesce(b.paused_at, excluded.paused_at),
     paused_by = coalesce(excluded.paused_by, b.paused_by),
     paused_until = coalesce(excluded.paused_until, b.paused_until),
     pause_reason = coalesce(excluded.pause_reason, b.pause_reason),
@@ -881,6 +1000,33 @@ update holdfast.queues q
 set paused_at = null, paused_by = null, paused_until = null, pause_reason = null
 where q.name = %(queue)s
 returning q.name;
+
+
+-- name: reopen
+-- Pauses whose end has come.
+with kinds as (
+    update holdfast.buckets b
+    set paused_at = null, paused_by = null, paused_until = null, pause_reason = null
+    where b.paused_until <= now()
+    returning b.name
+), queues as (
+    update holdfast.queues q
+    set paused_at = null, paused_by = null, paused_until = null, pause_reason = null
+    where q.paused_until <= now()
+    returning q.name
+)
+select name from kinds
+union all
+select name from queues;
+
+
+-- name: lock_running
+-- A group with several kinds of verdicts is written by several statements; its rows are locked first,
+-- in the order of their ids, so that two who settle the same tasks cannot deadlock.
+select from holdfast.running r
+where r.id = any (%(ids)s::uuid[])
+order by r.id
+for update;
 
 
 -- name: take_sweep

@@ -2,8 +2,10 @@
 
 from datetime import datetime
 
+import psycopg
+
 from holdfast.config import Settings
-from holdfast.core.events import Listener, PartitionsChanged, silent
+from holdfast.core.events import Listener, OwnerNeeded, PartitionsChanged, silent
 from holdfast.store.operate import Operator
 from holdfast.store.partitions import drop_old_partitions, ensure_partitions, index_closed_partitions
 from holdfast.store.pool import Conn
@@ -23,18 +25,23 @@ class Upkeep:
         self._listen = listen
 
     async def run(self, conn: Conn, now: datetime | None = None) -> None:
-        """Everything once: partitions, retention, expiry, keys, counts."""
+        """Everything once. What may wait for a reader, or needs the owner's rights, comes last."""
         today = now.date() if now is not None else None
         created = await ensure_partitions(conn, self._schema, today)
-        dropped = await drop_old_partitions(conn, self._schema, today)
-        if created or dropped:
-            self._listen(PartitionsChanged(created, dropped))
-        await index_closed_partitions(conn, self._schema, today)
         await self._operator.expire(conn)
+        await self._operator.reopen(conn)
         await self._operator.prune_keys(conn)
         await self._operator.prune_cancel_requests(conn)
         await self._operator.prune_cancelled(conn, CANCELLED_DAYS, now=now)
         await self.roll_up(conn, now)
+        dropped: list[str] = []
+        try:
+            dropped = await drop_old_partitions(conn, self._schema, today)
+            await index_closed_partitions(conn, self._schema, today)
+        except psycopg.errors.InsufficientPrivilege as error:
+            self._listen(OwnerNeeded(str(error)))
+        if created or dropped:
+            self._listen(PartitionsChanged(created, dropped))
 
     async def roll_up(self, conn: Conn, now: datetime | None = None, limit: int = 10_000) -> int:
         """Add closed minutes to the counts."""

@@ -1,4 +1,4 @@
--- Takes away everything that 0001 made; the runner asks before it is run on tables with rows.
+-- Takes away everything that 0001 made; the runner refuses while tasks are there, unless told to.
 drop view holdfast.task_states;
 drop table
     holdfast.settled_minutes,

@@ -37,7 +37,10 @@ create table holdfast.tasks (
     error_code text,
     error_message text,
     error_stack text,
-    check ((mark is not null and mark = 'failed') = (dead_reason is not null))
+    check ((mark is not null and mark = 'failed') = (dead_reason is not null)),
+    -- One value that no client can read, or that no deadline can be made of, would stop every claim.
+    constraint times_are_finite check (run_at < '9999-01-01' and run_at > '1970-01-01' and expires_at < '9999-01-01' and expires_at > '1970-01-01'),
+    constraint timeout_is_finite check (timeout_seconds > 0 and timeout_seconds < 1e8)
 ) with (
     fillfactor = 90,
     autovacuum_vacuum_scale_factor = 0.02,
