@@ -184,9 +184,4 @@ FAULTS = {
         FLOOR, "self._upper - self._lower) / 2, _NARROWEST)", "self._upper - self._lower) / 2, timedelta(0))"
     ),
     "floor-passes-a-paused-queue": Fault(FLOOR, "if lane[0] not in unread:", "if True:"),
-    "paused-and-dropped-in-one-update": Fault(
-        SQL,
-        "    where t.id = f.id and t.mark = 'paused'\n    returning t.id\n), changed",
-        "    where t.id = f.id and (t.mark = 'paused' or t.id in (select id from dropped))\n    returning t.id\n), changed",
-    ),
 }

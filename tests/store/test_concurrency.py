@@ -91,7 +91,7 @@ async def attempt(act: Act, world: World, conn: Conn, task_id: str, held: Claim 
         return refused
 
 
-@pytest.mark.catches("no-fence", "paused-and-dropped-in-one-update")
+@pytest.mark.catches("no-fence")
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
 @pytest.mark.parametrize("state", ["queued", "running", "paused"])
 async def test_any_two_acts_at_once_leave_the_task_whole(
