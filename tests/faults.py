@@ -96,7 +96,9 @@ FAULTS = {
     ),
     "follow-up-lost": Fault(SQL, "            exit when queued;", "            exit;"),
     "coalesced-task-not-held": Fault(SQL, "                for key share of r;", "                ;"),
-    "snooze-spends-an-attempt": Fault(DECIDE, "Spent(polls=1)", "Spent(attempts=1, failures=1, polls=1)"),
+    "snooze-spends-an-attempt": Fault(
+        DECIDE, "Counters(polls=1)", "Counters(attempts=1, failures=1, polls=1)"
+    ),
     "release-spends-an-attempt": Fault(
         DECIDE,
         "return Verdict(Move.RELEASE, after_seconds",

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.backoff import Backoff
-from holdfast.core.decide import CRASHES_MAX, Policy, Spent, decide, expire
+from holdfast.core.decide import CRASHES_MAX, Policy, decide, expire
 from holdfast.core.failure import RULES, DeadReason, ErrorCode, Failure, FailureClass, storable
 from holdfast.core.outcome import (
     Cancel,
@@ -22,7 +22,7 @@ from holdfast.core.outcome import (
     WorkerLost,
 )
 from holdfast.core.state import TRANSITIONS, Move, State, after
-from holdfast.core.task import Claim
+from holdfast.core.task import Claim, Counters
 
 NOW = datetime(2026, 11, 15, 3, 0, tzinfo=UTC)
 POLICY = Policy(max_attempts=3, backoff=Backoff(2, 60), jitter=random.Random(1))
@@ -40,21 +40,21 @@ def held(**changes: object) -> Claim:
 
 def test_a_value_completes() -> None:
     verdict = decide(held(), Complete('"url"'), POLICY)
-    assert (verdict.move, verdict.result, verdict.spent) == (Move.COMPLETE, '"url"', Spent(attempts=1))
+    assert (verdict.move, verdict.result, verdict.spent) == (Move.COMPLETE, '"url"', Counters(attempts=1))
 
 
 @pytest.mark.catches("snooze-spends-an-attempt")
 def test_a_snooze_spends_no_attempt() -> None:
     verdict = decide(held(failures=2), Snooze(15, progress=0.4), POLICY)
     assert (verdict.move, verdict.after_seconds, verdict.progress) == (Move.SNOOZE, 15, 0.4)
-    assert verdict.spent == Spent(polls=1)
+    assert verdict.spent == Counters(polls=1)
 
 
 @pytest.mark.catches("release-spends-an-attempt")
 @pytest.mark.parametrize("why", Release)
 def test_a_released_claim_is_as_if_never_made(why: Release) -> None:
     verdict = decide(held(), Released(why), POLICY)
-    assert (verdict.move, verdict.spent, verdict.after_seconds) == (Move.RELEASE, Spent(), 0.0)
+    assert (verdict.move, verdict.spent, verdict.after_seconds) == (Move.RELEASE, Counters(), 0.0)
 
 
 @pytest.mark.requirement("T6", "O4")
@@ -99,15 +99,15 @@ def test_each_class_follows_its_row(failure_class: FailureClass) -> None:
 def test_being_told_to_wait_spends_nothing_for_a_while() -> None:
     wait = Failed(Failure.of(FailureClass.RATE_LIMITED, "429"), after_seconds=7)
     free = decide(held(rate_limits=19), wait, POLICY)
-    assert (free.move, free.after_seconds, free.spent) == (Move.RETRY, 7, Spent(attempts=1, rate_limits=1))
+    assert (free.move, free.after_seconds, free.spent) == (Move.RETRY, 7, Counters(attempts=1, rate_limits=1))
     spent = decide(held(rate_limits=20), wait, POLICY)
-    assert spent.spent == Spent(attempts=1, failures=1)
+    assert spent.spent == Counters(attempts=1, failures=1)
 
 
 @pytest.mark.catches("neighbours-accused")
 def test_a_death_among_others_accuses_nobody() -> None:
     verdict = decide(held(crashes=CRASHES_MAX - 1), WorkerLost(alone=False), POLICY)
-    assert (verdict.move, verdict.spent, verdict.after_seconds) == (Move.RECLAIM, Spent(), 0.0)
+    assert (verdict.move, verdict.spent, verdict.after_seconds) == (Move.RECLAIM, Counters(), 0.0)
 
 
 def test_the_third_death_alone_is_poison() -> None:
@@ -123,7 +123,11 @@ def test_the_third_death_alone_is_poison() -> None:
 def test_a_claim_after_its_expiry_is_known_as_such() -> None:
     late = held(expires_at=NOW - timedelta(seconds=1))
     assert late.expired
-    assert (expire(late).move, expire(late).reason, expire(late).spent) == (Move.CANCEL, "expired", Spent())
+    assert (expire(late).move, expire(late).reason, expire(late).spent) == (
+        Move.CANCEL,
+        "expired",
+        Counters(),
+    )
     assert not held(expires_at=NOW + timedelta(seconds=1)).expired
     assert not held().expired
 

@@ -25,7 +25,7 @@ from holdfast.core.outcome import (
     WorkerLost,
 )
 from holdfast.core.state import Move
-from holdfast.core.task import Claim
+from holdfast.core.task import Claim, Counters
 
 MAX_ATTEMPTS_DEFAULT = 3
 CRASHES_MAX = 3
@@ -43,27 +43,16 @@ class Policy:
     jitter: random.Random = field(default_factory=random.Random, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """What a verdict adds to the counters of its task."""
-
-    attempts: int = 0
-    failures: int = 0
-    crashes: int = 0
-    polls: int = 0
-    rate_limits: int = 0
-
-
-_NOTHING = Spent()
-_ATTEMPT = Spent(attempts=1)
+_NOTHING = Counters()
+_ATTEMPT = Counters(attempts=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to write for one claim; `after_seconds` is set where the task goes back to the queue."""
+    """What to write for one claim: what it adds to the counters, and when the task goes back."""
 
     move: Move
-    spent: Spent = _NOTHING
+    spent: Counters = _NOTHING
     after_seconds: float | None = None
     result: str | None = None
     reason: str | None = None
@@ -79,7 +68,7 @@ def decide(claim: Claim, outcome: Outcome, policy: Policy) -> Verdict:
             return Verdict(Move.COMPLETE, _ATTEMPT, result=result)
         case Snooze(after, progress):
             return Verdict(
-                Move.SNOOZE, Spent(polls=1), after_seconds=_bounded(after), progress=_share(progress)
+                Move.SNOOZE, Counters(polls=1), after_seconds=_bounded(after), progress=_share(progress)
             )
         case Cancel(reason):
             return Verdict(Move.CANCEL, _ATTEMPT, reason=storable(reason, MESSAGE_CHARACTERS_MAX))
@@ -107,8 +96,8 @@ def _failed(claim: Claim, failure: Failure, after: float | None, policy: Policy)
     free = rule.spends is Spends.RATE_LIMITS and claim.rate_limits < RATE_LIMITS_FREE
     if free:
         wait = _wait(claim.rate_limits, after, policy)
-        return Verdict(Move.RETRY, Spent(attempts=1, rate_limits=1), after_seconds=wait, failure=failure)
-    spent = Spent(
+        return Verdict(Move.RETRY, Counters(attempts=1, rate_limits=1), after_seconds=wait, failure=failure)
+    spent = Counters(
         attempts=1,
         failures=int(rule.spends in (Spends.FAILURES, Spends.RATE_LIMITS)),
         crashes=int(rule.spends is Spends.CRASHES),
@@ -145,13 +134,13 @@ def _lost(claim: Claim, *, alone: bool) -> Verdict:
         message = f"its process died {crashes} times while it ran alone"
         return Verdict(
             Move.FAIL,
-            Spent(attempts=1, crashes=1),
+            Counters(attempts=1, crashes=1),
             failure=Failure.of(FailureClass.POISON, message),
             dead_reason=DeadReason.NON_RETRYABLE,
         )
     return Verdict(
         Move.RECLAIM,
-        Spent(attempts=int(alone), crashes=int(alone)),
+        Counters(attempts=int(alone), crashes=int(alone)),
         after_seconds=0.0,
         failure=Failure.of(FailureClass.WORKER_LOST, "its process died under it"),
     )

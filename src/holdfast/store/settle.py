@@ -13,7 +13,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from holdfast.config import Settings
-from holdfast.core.decide import Spent, Verdict
+from holdfast.core.decide import Verdict
 from holdfast.core.events import (
     LateResultsRefused,
     Listener,
@@ -23,7 +23,7 @@ from holdfast.core.events import (
 )
 from holdfast.core.failure import DeadReason, Failure, FailureClass
 from holdfast.core.state import Move
-from holdfast.core.task import Claim
+from holdfast.core.task import Claim, Counters
 from holdfast.store.partitions import PARTITIONED, ensure_partitions
 from holdfast.store.pool import Conn
 from holdfast.store.sql import load
@@ -187,7 +187,7 @@ class Settler:
         self._listen(ResultRejected(claim, message))
         return claim, Verdict(
             Move.FAIL,
-            Spent(attempts=1, failures=1),
+            Counters(attempts=1, failures=1),
             failure=Failure.of(FailureClass.INVALID, message),
             dead_reason=DeadReason.NON_RETRYABLE,
         )
