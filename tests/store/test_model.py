@@ -60,6 +60,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.open: list[tuple[Conn, list[str]]] = []
         self.fence = 0
         self.asked: set[str] = set()
+        self.laned: set[str] = set()
         self.results: set[tuple[str, int]] = set()
 
     def do(self, work: Awaitable[T]) -> T:
@@ -89,6 +90,8 @@ class StoreMachine(RuleBasedStateMachine):
     def enqueue(self, priority: int, bucket: str | None) -> None:
         task_id = self.do(self.world.enqueue(priority=priority, bucket=bucket))
         self.states[task_id] = State.QUEUED
+        if bucket is not None:
+            self.laned.add(task_id)
 
     @precondition(lambda self: len(self.open) < 3)
     @rule(tasks=st.integers(1, 3))
@@ -274,18 +277,28 @@ class StoreMachine(RuleBasedStateMachine):
         for task_id in self.unknown:
             self.back(task_id, State.QUEUED)
         self.unknown.clear()
-        began = self.clock.now
-        while self.clock.now - began <= LIVENESS_SECONDS:
+        self.claim_for(LIVENESS_SECONDS)
+        # Behind its bucket one task after another becomes eligible: those may take their turns.
+        waiting = self.waiting() - self.laned
+        assert not waiting, f"committed and eligible, but not claimed in time: {waiting}"
+        turns = len(self.waiting())
+        self.claim_for(turns * 0.3)
+        assert not self.waiting(), "a bucket gives every task its turn"
+
+    def waiting(self) -> set[str]:
+        return {task_id for task_id, state in self.states.items() if state is State.QUEUED}
+
+    def claim_for(self, seconds: float) -> None:
+        """Claim with every slot free, and finish what was claimed from behind a bucket."""
+        until = self.clock.now + seconds
+        while self.clock.now <= until:
             for worker in sorted(self.claimers):
                 while self.claim_as(worker, 100):
                     pass
-            # A task of the one bucket frees it for the next, as a worker with free slots would.
             for claim in [claim for claim in self.good.values() if claim.bucket is not None]:
                 self.do(self.world.settle((claim, Complete())))
                 self.end(claim, Move.COMPLETE)
             self.wait(0.1)
-        waiting = [task_id for task_id, state in self.states.items() if state is State.QUEUED]
-        assert not waiting, f"committed and eligible, but not claimed in time: {waiting}"
 
 
 @pytest.mark.timeout(300)
