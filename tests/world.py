@@ -22,7 +22,8 @@ from holdfast.store.tasks import TaskStore
 
 LEASE_SECONDS = 30.0
 TABLES = (
-    "tasks", "ready", "waiting", "running", "cancel_requests", "buckets", "queues", "workers", "task_keys",
+    "tasks", "ready", "waiting", "running", "cancel_requests", "buckets", "queues", "sweeps", "workers",
+    "task_keys",
     "settled_deltas", "settled_minutes", "task_history", "task_attempts",
 )  # fmt: skip
 
@@ -175,7 +176,7 @@ class World:
                 "running": ("started_at", "deadline_at"),
                 "workers": ("lease_expires_at",),
                 "task_keys": ("expires_at",),
-                "queues": ("sweep_due_at",),
+                "sweeps": ("due_at",),
             }.items():
                 moved = ", ".join(f"{column} = {column} - %(ago)s" for column in columns)
                 await self.conn.execute(f"update holdfast.{table} set {moved}", {"ago": ago})

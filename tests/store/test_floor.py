@@ -54,7 +54,7 @@ class Claims:
     async def pass_time(self, seconds: float) -> None:
         self.clock.now += seconds
         ago = timedelta(seconds=seconds)
-        await self.world.conn.execute("update holdfast.queues set sweep_due_at = sweep_due_at - %s", [ago])
+        await self.world.conn.execute("update holdfast.sweeps set due_at = due_at - %s", [ago])
 
 
 @pytest.fixture

@@ -253,7 +253,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.clock.now += seconds
         self.do(
             self.world.conn.execute(
-                "update holdfast.queues set sweep_due_at = sweep_due_at - make_interval(secs => %s)",
+                "update holdfast.sweeps set due_at = due_at - make_interval(secs => %s)",
                 [seconds],
             )
         )

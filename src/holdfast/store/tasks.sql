@@ -1031,14 +1031,14 @@ for update;
 
 -- name: take_sweep
 -- One worker at a time walks below the floor of a queue; the winner sets when the next may.
-insert into holdfast.queues as q (name, sweep_due_at)
+insert into holdfast.sweeps as w (queue, due_at)
 select u.queue, clock_timestamp() + make_interval(secs => %(every)s::double precision)
 from unnest(%(queues)s::text[]) as u (queue)
 order by u.queue
-on conflict (name) do update
-set sweep_due_at = excluded.sweep_due_at
-where q.sweep_due_at <= clock_timestamp()
-returning q.name;
+on conflict (queue) do update
+set due_at = excluded.due_at
+where w.due_at <= clock_timestamp()
+returning w.queue;
 
 
 -- name: prune_keys

@@ -6,6 +6,7 @@ drop table
     holdfast.task_attempts,
     holdfast.task_history,
     holdfast.task_keys,
+    holdfast.sweeps,
     holdfast.queues,
     holdfast.workers,
     holdfast.cancel_requests,

@@ -137,10 +137,16 @@ create table holdfast.queues (
     paused_at timestamptz,
     paused_by text,
     paused_until timestamptz,
-    pause_reason text,
-    sweep_due_at timestamptz not null default '-infinity'
+    pause_reason text
+);
+comment on table holdfast.queues is 'queues that were paused; read by every claim, so it is seldom written';
+
+-- Apart from queues: it is written every second, and beside an old snapshot its versions pile up.
+create table holdfast.sweeps (
+    queue text primary key,
+    due_at timestamptz not null
 ) with (fillfactor = 50, autovacuum_vacuum_cost_delay = 0);
-comment on table holdfast.queues is 'a queue that was paused, or whose full scan is due';
+comment on table holdfast.sweeps is 'when the next walk below the floor of a queue may begin';
 
 create table holdfast.task_keys (
     kind text not null,
