@@ -28,7 +28,7 @@ lint: ## format, lint, spelling
 	$(BIN)/codespell src tests benchmarks docs *.md
 
 imports: ## rooms import downward only
-	$(BIN)/lint-imports --no-timing | tail -n 4
+	$(BIN)/lint-imports --no-logo
 
 types: ## mypy, strict
 	$(BIN)/mypy --no-error-summary
