@@ -6,7 +6,7 @@ PYTHON ?= python3
 JOBS ?= 2
 # Benchmarks and fault tests run on a PostgreSQL cluster of their own, made and removed by tests/cluster.py.
 
-.PHONY: help setup lock check fix dev lint types imports test requirements mutants check-databases decay bare clean
+.PHONY: help setup lock check fix dev lint types imports site test requirements mutants check-databases decay bare chaos deploys worker-rates endure clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | column -t -s '	'
@@ -20,7 +20,7 @@ setup: ## install what development needs, at locked versions with hashes
 lock: ## resolve the dependencies anew
 	uv pip compile --quiet pyproject.toml --group dev --generate-hashes --universal --python-version 3.11 --no-header -o requirements.lock
 
-check: lint imports types test ## all that must hold before a commit
+check: lint imports types site test ## all that must hold before a commit
 
 lint: ## format, lint, spelling
 	$(BIN)/ruff format --check --quiet .
@@ -35,6 +35,9 @@ types: ## mypy, strict
 
 test: ## every test, on a real PostgreSQL
 	$(BIN)/pytest -n $(JOBS)
+
+site: ## the documentation as a site, without a warning
+	$(BIN)/mkdocs build --quiet --strict
 
 fix: ## format and mend what can be mended
 	$(BIN)/ruff check --fix --quiet --output-format concise .
@@ -60,3 +63,15 @@ decay: ## enqueue, claim, settle under old snapshots and large tables, as JSON
 
 clean: ## remove what was built
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+chaos: ## 100,000 tasks under kills, stops, cuts and restarts of the database; the seed is printed
+	$(BIN)/python -m tests.chaos --tasks 100000 --seconds 150 --write docs/benchmarks/chaos.json $(if $(SEED),--seed $(SEED))
+
+deploys: ## twenty rolling restarts under load, half of them with a version that lacks a kind
+	HOLDFAST_TEST_DEPLOYS=20 $(BIN)/pytest -q -s -k rolling_restarts tests/runtime/test_deploys.py
+
+worker-rates: ## how fast a whole worker drains and starts, and what it costs when idle, as JSON
+	$(BIN)/python -m benchmarks.worker --write docs/benchmarks/worker.json
+
+endure: ## two million tasks through one worker that replaces its processes, as JSON
+	$(BIN)/python -m benchmarks.worker --only endure --write docs/benchmarks/endure.json

@@ -131,7 +131,10 @@ class Ours:
         self._floor = Floor([queue])
         self._sweep = Sweep(self._floor)
         self.slowest_sweep_seconds = 0.0
-        conn.execute(self._sql["register_worker"], {"worker": self._worker, "name": "bench", "lease": 3600})
+        conn.execute(
+            self._sql["register_worker"],
+            {"worker": self._worker, "name": "bench", "lease": 3600, "queues": [queue], "kinds": []},
+        )
 
     @staticmethod
     def install(conn: Connection[TupleRow], schema: str = "holdfast") -> None:
@@ -162,6 +165,7 @@ class Ours:
             "queues": [self._queue],
             "trace_ids": [f"trace-{i:06}" for i in range(tasks)],
             "key_seconds": 86400.0,
+            "hints": True,
         }
         self._cursor.execute(self._sql["enqueue_many"], values, prepare=True)
 

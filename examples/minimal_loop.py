@@ -21,7 +21,7 @@ from holdfast.store.tasks import TaskStore
 def send(claim: Claim) -> Outcome:
     """A handler: it fails once, then succeeds. What it returns is a value, not an exception."""
     if claim.failures == 0:
-        return Retry("the mail server is busy", after_seconds=0)
+        return Retry("the mail server is busy", after=0)
     return Complete(json.dumps({"sent to": json.loads(claim.payload)["to"]}))
 
 

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
@@ -72,9 +73,39 @@ def _as_postgres(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A running cluster."""
+
+    url: str
+    folder: Path
+    programs: Path
+    options: str
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        _as_postgres(
+            self.programs / "pg_ctl", "-D", self.folder / "data", "-w", "-t", "60", "-l", self.folder / "log",
+            "-o", self.options, "start", cwd=self.folder,
+        )  # fmt: skip
+
+    def stop(self, mode: str = "immediate") -> None:
+        """Stop it; immediate is as if its processes had crashed."""
+        _as_postgres(
+            self.programs / "pg_ctl", "-D", self.folder / "data", "-m", mode, "-w", "stop", cwd=self.folder
+        )
+
+
 @contextmanager
 def postgres(version: int = 15, settings: Mapping[str, str] = QUICK) -> Iterator[str]:
     """A cluster of its own; yields its URL without a database name and removes it at the end."""
+    with cluster(version, settings) as running:
+        yield running.url
+
+
+@contextmanager
+def cluster(version: int = 15, settings: Mapping[str, str] = QUICK) -> Iterator[Cluster]:
+    """A cluster of its own that a test may stop and start."""
     programs = binaries(version)
     folder = Path(tempfile.mkdtemp(prefix="holdfast-pg-"))
     if os.geteuid() == 0:
@@ -82,41 +113,19 @@ def postgres(version: int = 15, settings: Mapping[str, str] = QUICK) -> Iterator
         os.chown(folder, account.pw_uid, account.pw_gid)
     reachable = _reachable(programs, folder)
     port = free_port()
-    data = folder / "data"
-    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    given = " ".join(f"-c {name}={value}" for name, value in settings.items())
     try:
         _as_postgres(
-            reachable / "initdb",
-            "-D",
-            data,
-            "-U",
-            "postgres",
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--no-locale",
-            "-N",
-            cwd=folder,
-        )
-        _as_postgres(
-            reachable / "pg_ctl",
-            "-D",
-            data,
-            "-w",
-            "-t",
-            "60",
-            "-l",
-            folder / "log",
-            "-o",
-            f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 {options}",
-            "start",
-            cwd=folder,
-        )
+            reachable / "initdb", "-D", folder / "data", "-U", "postgres", "-A", "trust", "-E", "UTF8",
+            "--no-locale", "-N", cwd=folder,
+        )  # fmt: skip
+        options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 {given}"
+        running = Cluster(f"postgresql://postgres@127.0.0.1:{port}", folder, reachable, options)
+        running.start()
         try:
-            yield f"postgresql://postgres@127.0.0.1:{port}"
+            yield running
         finally:
-            _as_postgres(reachable / "pg_ctl", "-D", data, "-m", "immediate", "-w", "stop", cwd=folder)
+            running.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

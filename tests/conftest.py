@@ -3,8 +3,9 @@
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -14,6 +15,7 @@ from holdfast.config import Settings
 from holdfast.store.migrate import function_statements, migrate_up, migrations
 from holdfast.store.pool import Conn, connect
 from tests.cluster import postgres
+from tests.tree import Tree
 from tests.world import World
 
 pytest_plugins = ["tests.marks"]
@@ -119,3 +121,17 @@ async def world(conn: Conn, url: str) -> AsyncIterator[World]:
     yield surroundings
     await surroundings.close()
     await surroundings.check()
+
+
+@pytest.fixture
+def trees(world: World, url: str, tmp_path: Path) -> Iterator[Callable[..., Tree]]:
+    """Makes real workers, and ends them with the test; they run through the pooler where there is one."""
+    made: list[Tree] = []
+
+    def make(name: str = "a", at: str = url) -> Tree:
+        made.append(Tree(at, tmp_path, name))
+        return made[-1]
+
+    yield make
+    for tree in made:
+        tree.close()

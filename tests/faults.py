@@ -9,6 +9,9 @@ DECIDE = "core/decide.py"
 FLOOR = "store/floor.py"
 STORE = "store/tasks.py"
 SETTLE = "store/settle.py"
+SUPERVISOR = "runtime/supervisor.py"
+EXECUTOR = "runtime/executor.py"
+RUNS = "runtime/runs.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +147,9 @@ FAULTS = {
     "bad-result-holds-up-its-group": Fault(
         SETTLE, "            if len(group) > 1:", "            if len(group) > 1_000:"
     ),
-    "stray-claims-kept": Fault(STORE, "if (claim.id, claim.fence) not in known", "if False"),
+    "stray-claims-kept": Fault(
+        STORE, "if (claim.id, claim.fence) in known else", "if known is not None else"
+    ),
     "answer-lost-means-late": Fault(
         SETTLE, "before = set(await cursor.fetchall())", "before = set[object]()"
     ),
@@ -163,7 +168,7 @@ FAULTS = {
         "when g.move = 'cancel' then 'cancelled'",
     ),
     "death-alone-never-counts": Fault(
-        STORE, "return WorkerLost(alone=alone)", "return WorkerLost(alone=False)"
+        STORE, "return WorkerLost(alone=alone, how", "return WorkerLost(alone=False, how"
     ),
     "infinity-stops-every-claim": Fault(
         SQL_TABLES,
@@ -174,7 +179,7 @@ FAULTS = {
         SETTLE, "if not rest and not limited and idle:", "if not rest and not limited:"
     ),
     "empty-buckets-take-every-place": Fault(
-        SQL, "where k.kind = w.kind and (k.paused_at is not null or k.parked_at is not null)", "where false"
+        SQL, "where k.kind = w.kind and k.paused_at is not null", "where false"
     ),
     "replaced-task-taken-for-started": Fault(
         SQL, "            continue when exists (", "            continue when false and exists ("
@@ -186,4 +191,77 @@ FAULTS = {
         FLOOR, "self._upper - self._lower) / 2, _NARROWEST)", "self._upper - self._lower) / 2, timedelta(0))"
     ),
     "floor-passes-a-paused-queue": Fault(FLOOR, "if lane[0] not in unread:", "if True:"),
+    "child-not-released": Fault(SUPERVISOR, "        self._keep(self._bury(child))\n", ""),
+    "renewal-stops": Fault(SUPERVISOR, "        if not children:\n", "        if True:\n"),
+    "lease-outlived": Fault(
+        SUPERVISOR, "if asleep or now < child.lease_until - margin or not child.ready:", "if True:"
+    ),
+    "deadline-not-enforced": Fault(SUPERVISOR, "if overdue and not child.overdue:", "if False:"),
+    "recycled-without-successor": Fault(
+        SUPERVISOR, "child.successor = await self._start()", "self._send_away(child, Leaving.RECYCLED)"
+    ),
+    "maintenance-never-looks": Fault("runtime/maintenance.py", '            ("look", self._look),\n', ""),
+    "executors-obey-the-group": Fault(
+        "cli/executor.py", "signal.signal(number, lambda *_: None)", "signal.signal(number, signal.SIG_DFL)"
+    ),
+    "neighbours-pay": Fault("runtime/child.py", "        if not self.died:\n", "        if False:\n"),
+    "cancel-not-heard": Fault(EXECUTOR, "self._aside(self._stop_what_was_cancelled())", "pass"),
+    "reconciliation-off": Fault(
+        EXECUTOR, "            await self._store.reconcile(conn, self._worker, self._held())\n", ""
+    ),
+    "drain-spends-an-attempt": Fault(
+        EXECUTOR,
+        'self._runs.stop_all(Released(Release.DRAINED), "the worker is leaving")',
+        'self._runs.stop_all(__import__("holdfast").Fail("X", "drained"), "the worker is leaving")',
+    ),
+    "once-means-for-ever": Fault(EXECUTOR, "want = min(want, 1 - self._claimed)", "pass"),
+    "unknown-kind-fails": Fault(
+        EXECUTOR,
+        "self._settle(claim, Released(Release.NO_HANDLER))",
+        'self._settle(claim, __import__("holdfast").Fail("TASK_PAYLOAD_UNSUPPORTED", "no handler"))',
+    ),
+    "process-outlives-its-time": Fault(RUNS, "            run.solo.kill()\n", "            pass\n"),
+    "nobody-runs-alone": Fault(RUNS, "        if claim.alone:\n", "        if False:\n"),
+    "flight-not-recorded": Fault(
+        RUNS, "        self._flight.start(slot, claim.id, claim.fence, run.deadline_at)\n", ""
+    ),
+    "exit-takes-its-process-along": Fault(
+        "runtime/execute.py",
+        "except (Exception, SystemExit, KeyboardInterrupt) as error:",
+        "except Exception as error:",
+        1,
+    ),
+    "lost-answer-forgotten": Fault(
+        "runtime/settling.py",
+        "        except LinkLost:\n            pass\n",
+        "        except LinkLost:\n            return Settled((), ())\n",
+    ),
+    "hints-not-heard": Fault("runtime/hints.py", "if hint.payload in self._queues:", "if False:"),
+    "queues-in-any-order": Fault(
+        "cli/worker.py", 'for queue in queues.split(",")', 'for queue in sorted(queues.split(","))'
+    ),
+    "unroutable-waits-for-ever": Fault(
+        "store/gates.py", '{"grace": grace_seconds, "limit"', '{"grace": 10.0**9, "limit"'
+    ),
+    "gate-never-opens": Fault(SQL, "set kind = null, opened_at = now()", "set opened_at = now()"),
+    "log-reader-stops-the-worker": Fault(
+        "observe/log.py", "if not stat.S_ISREG(os.fstat(descriptor).st_mode):", "if False:"
+    ),
+    "torn-flight": Fault("runtime/flight.py", 'struct.Struct("<16sdq")', 'struct.Struct("<q16sd")'),
+    "outcome-taken-as-it-is": Fault(
+        "runtime/execute.py",
+        "        return _said(handler, answer)\n",
+        "        return answer  # type: ignore\n",
+    ),
+    "group-signal-kills-what-runs-apart": Fault(
+        "runtime/solo.py",
+        "            signal.signal(unheard, lambda *_: None)\n",
+        "            signal.signal(unheard, signal.SIG_DFL)\n",
+    ),
+    "orphan-complains": Fault(
+        "runtime/solo.py", "                except ConnectionError:\n", "                except KeyError:\n"
+    ),
+    "requeued-called-failed": Fault(
+        "observe/log.py", 'Move.SNOOZE: "task.requeued"', 'Move.SNOOZE: "task.failed"'
+    ),
 }

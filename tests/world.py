@@ -15,6 +15,7 @@ from holdfast.core.outcome import Complete, Failed, Outcome
 from holdfast.core.state import State
 from holdfast.core.task import Claim, NewTask, TaskView
 from holdfast.store.floor import Floor
+from holdfast.store.gates import Gates
 from holdfast.store.operate import Operator
 from holdfast.store.pool import Conn, connect
 from holdfast.store.settle import Settled
@@ -23,7 +24,7 @@ from holdfast.store.tasks import TaskStore
 LEASE_SECONDS = 30.0
 TABLES = (
     "tasks", "ready", "waiting", "running", "cancel_requests", "buckets", "queues", "sweeps", "workers",
-    "task_keys",
+    "maintenance", "task_keys",
     "settled_deltas", "settled_minutes", "task_history", "task_attempts",
 )  # fmt: skip
 
@@ -81,6 +82,7 @@ class World:
         self.events: list[Event] = []
         settings = Settings(database_url=url)
         self.store = TaskStore(settings, self.events.append)
+        self.gates = Gates(settings, self.events.append)
         self.operator = Operator(settings, self.events.append, by="ada")
         self.policy = Policy(max_attempts=3, jitter=random.Random(7))
         self.worker = str(uuid4())
@@ -148,6 +150,11 @@ class World:
     async def settle(self, *pairs: tuple[Claim, Outcome], conn: Conn | None = None) -> Settled:
         group = [self.verdict(claim, outcome) for claim, outcome in pairs]
         return await self.store.settle(conn or self.conn, group)
+
+    async def reclaim(self, conn: Conn, **options: object) -> Settled:
+        """As maintenance does it."""
+        reclaimed = await self.store.reclaim(conn, lambda _: self.policy, **options)  # type: ignore[arg-type]
+        return reclaimed.settled
 
     async def complete(self, claim: Claim) -> bool:
         return bool((await self.settle((claim, Complete()))).accepted)

@@ -20,5 +20,15 @@ class Settings(BaseSettings):
         pattern=r"^[a-z_][a-z0-9_]{0,47}$",
         description="The schema that holds every table of Holdfast.",
     )
-    payload_bytes_max: int = Field(default=256_000, gt=0)
-    result_bytes_max: int = Field(default=64_000, gt=0)
+    payload_bytes_max: int = Field(
+        default=256_000, gt=0, description="The largest payload, in bytes of JSON."
+    )
+    result_bytes_max: int = Field(default=64_000, gt=0, description="The largest result, in bytes of JSON.")
+    direct_url: str = Field(
+        default="",
+        description="The same database past any pooler, for wake-up hints; empty where the first is direct.",
+    )
+    hints: bool = Field(
+        default=True,
+        description="Whether enqueuing tells listening workers; off for callers that PREPARE TRANSACTION.",
+    )

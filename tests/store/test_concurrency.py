@@ -55,7 +55,7 @@ async def release(world: World, conn: Conn, task_id: str, held: Claim | None) ->
 
 
 async def reclaim(world: World, conn: Conn, task_id: str, held: Claim | None) -> object:
-    return await world.store.reclaim(conn, world.policy, grace_seconds=-10_000)
+    return await world.reclaim(conn, grace_seconds=-10_000)
 
 
 async def resume(world: World, conn: Conn, task_id: str, held: Claim | None) -> object:

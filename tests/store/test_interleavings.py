@@ -42,7 +42,7 @@ PLAYS: dict[str, list[list[Step]]] = {
 OUTCOMES: dict[str, Outcome] = {
     "complete": Complete(),
     "release": Released(Release.DRAINED),
-    "retry": Retry("again", after_seconds=0),
+    "retry": Retry("again", after=0),
     "snooze": Snooze(0),
 }
 
@@ -120,7 +120,7 @@ async def step(
             await world.conn.execute(
                 "update holdfast.workers set lease_expires_at = now() - interval '1 s' where id = %s", [A]
             )
-            taken = await world.store.reclaim(world.conn, world.policy)
+            taken = await world.reclaim(world.conn)
             held = model.holder is not None and model.holder.worker == A
             assert bool(taken.accepted) == held
             if held:

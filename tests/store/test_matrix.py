@@ -17,6 +17,7 @@ from holdfast.core.outcome import (
 )
 from holdfast.core.state import Move, State, after
 from holdfast.core.task import Claim
+from holdfast.store.floor import Floor
 from tests.world import World
 
 BY_HOLDER: dict[Move, Outcome] = {
@@ -75,7 +76,7 @@ async def perform(case: Case, move: Move) -> None:
             await world.claim()
         case Move.RECLAIM:
             await world.lapse(world.worker)
-            await world.store.reclaim(conn, world.policy)
+            await world.reclaim(conn)
         case Move.REQUEST_CANCEL:
             await operator.cancel(conn, case.id, "stop")
         case Move.EXPIRE:
@@ -90,6 +91,11 @@ async def perform(case: Case, move: Move) -> None:
         case Move.PARK:
             await operator.close_kind(conn, "mail.send", "no handler")
             await world.claim()
+        case Move.UNROUTE:
+            # No live worker has said that it serves the kind.
+            await world.gates.gate(conn, "mail.send")
+            await world.store.claim(conn, Floor(["default"]), world.worker, 100)
+            await world.gates.tend(conn, grace_seconds=0)
         case _:
             await world.settle((case.claim, BY_HOLDER[move]))
 
@@ -114,7 +120,7 @@ async def test_a_move_leads_where_the_table_says_or_nowhere(world: World, standi
     case = await bring(world, standing)
     before = State.QUEUED if standing in ("scheduled", "waiting") else State(standing)
     expected = after(before, move)
-    if standing == "scheduled" and move is Move.CLAIM:
+    if standing == "scheduled" and move in (Move.CLAIM, Move.UNROUTE):
         expected = None
     refusal = await refused(case, move)
     if refusal is not None:

@@ -9,11 +9,13 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import sql
+from typer.testing import CliRunner
 
+from holdfast.cli.main import program
 from holdfast.core.errors import SchemaError
 from holdfast.core.events import Event, OwnerNeeded, PartitionsChanged
 from holdfast.store import migrate
-from holdfast.store.migrate import grants, main, migrate_down, migrate_up, migrations, require_current
+from holdfast.store.migrate import grants, migrate_down, migrate_up, migrations, require_current
 from holdfast.store.pool import Conn, connect
 from holdfast.store.upkeep import Upkeep
 from tests.conftest import direct
@@ -105,7 +107,7 @@ async def test_the_schema_is_its_snapshot_under_any_name(blank: Conn) -> None:
 
 
 async def test_a_schema_that_is_not_current_is_refused_with_what_to_do(blank: Conn) -> None:
-    with pytest.raises(SchemaError, match=r"has no tables yet: run `python -m holdfast.store.migrate up`"):
+    with pytest.raises(SchemaError, match=r"has no tables yet: run `holdfast migrate`"):
         await require_current(blank, "holdfast")
     await migrate_up(blank, "holdfast")
     await require_current(blank, "holdfast")
@@ -118,22 +120,23 @@ async def test_a_schema_that_is_not_current_is_refused_with_what_to_do(blank: Co
 
 
 async def test_going_down_is_refused_while_tasks_are_there(
-    blank: Conn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    blank: Conn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOLDFAST_DATABASE_URL", f"{direct()}/holdfast_blank_{os.getpid()}")
 
     def run(*arguments: str) -> str:
-        assert main(arguments) == 0
-        return capsys.readouterr().out
+        done = CliRunner().invoke(program, ["migrate", *arguments], catch_exceptions=False)
+        assert done.exit_code == 0
+        return done.output
 
-    assert await asyncio.to_thread(run, "plan") == "0001 tasks\n"
-    assert await asyncio.to_thread(run, "down") == ""
-    assert await asyncio.to_thread(run, "up") == "0001 tasks\n"
-    assert "holdfast_worker" in await asyncio.to_thread(run, "grants")
+    assert await asyncio.to_thread(run, "--plan") == "to apply: 0001 tasks\n"
+    assert await asyncio.to_thread(run, "--down") == "nothing to do: the schema is as it should be\n"
+    assert await asyncio.to_thread(run) == "applied: 0001 tasks\n"
+    assert "holdfast_worker" in await asyncio.to_thread(run, "--grants")
     await blank.execute("select holdfast.enqueue('mail.send')")
     with pytest.raises(SchemaError, match="holds 1 tasks, which going down removes: add --yes"):
-        await asyncio.to_thread(run, "down")
-    assert await asyncio.to_thread(run, "down", "--yes") == "0001 tasks\n"
+        await asyncio.to_thread(run, "--down")
+    assert await asyncio.to_thread(run, "--down", "--yes") == "taken back: 0001 tasks\n"
 
 
 async def test_upkeep_runs_with_a_worker_s_rights(blank: Conn) -> None:

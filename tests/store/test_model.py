@@ -37,7 +37,7 @@ LIVENESS_SECONDS = 1.5
 PHASES = [phase for phase in Phase if phase is not Phase.shrink or "HOLDFAST_MUTANT" not in os.environ]
 ENDINGS: list[tuple[Move, Outcome]] = [
     (Move.COMPLETE, Complete('"done"')),
-    (Move.RETRY, Retry("again", after_seconds=0)),
+    (Move.RETRY, Retry("again", after=0)),
     (Move.SNOOZE, Snooze(0, progress=0.5)),
     (Move.RELEASE, Released(Release.DRAINED)),
     (Move.FAIL, Fail("TASK_ENTITY_NOT_FOUND", "gone")),
@@ -205,7 +205,7 @@ class StoreMachine(RuleBasedStateMachine):
     def lose_a_worker(self, pick: int) -> None:
         worker = chosen(self.claimers, pick)
         self.do(self.world.lapse(worker))
-        self.do(self.world.store.reclaim(self.world.conn, self.world.policy, limit=1_000))
+        self.do(self.world.reclaim(self.world.conn, limit=1_000))
         held = [claim for claim in self.good.values() if claim.worker == worker]
         unknown = [task_id for task_id, owner in self.unknown.items() if owner == worker]
         alone = len(held) + len(unknown) == 1

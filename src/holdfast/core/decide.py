@@ -23,6 +23,7 @@ from holdfast.core.outcome import (
     Retry,
     Snooze,
     WorkerLost,
+    as_seconds,
 )
 from holdfast.core.state import Move
 from holdfast.core.task import Claim, Counters
@@ -59,6 +60,8 @@ class Verdict:
     progress: float | None = None
     failure: Failure | None = None
     dead_reason: DeadReason | None = None
+    # Whether the next run is to be in a process of its own; None leaves it as it was.
+    alone: bool | None = None
 
 
 def decide(claim: Claim, outcome: Outcome, policy: Policy) -> Verdict:
@@ -68,16 +71,21 @@ def decide(claim: Claim, outcome: Outcome, policy: Policy) -> Verdict:
             return Verdict(Move.COMPLETE, _ATTEMPT, result=result)
         case Snooze(after, progress):
             return Verdict(
-                Move.SNOOZE, Counters(polls=1), after_seconds=_bounded(after), progress=_share(progress)
+                Move.SNOOZE,
+                Counters(polls=1),
+                after_seconds=_bounded(as_seconds(after)),
+                progress=_share(progress),
+                alone=False,
             )
         case Cancel(reason):
             return Verdict(Move.CANCEL, _ATTEMPT, reason=storable(reason, MESSAGE_CHARACTERS_MAX))
         case Released(why):
             return Verdict(Move.RELEASE, after_seconds=0.0, reason=why)
-        case WorkerLost(alone):
-            return _lost(claim, alone=alone)
+        case WorkerLost(alone, how):
+            return _lost(claim, how, alone=alone)
         case Retry(reason, after):
-            return _failed(claim, Failure.of(FailureClass.TRANSIENT, reason), after, policy)
+            wait = None if after is None else as_seconds(after)
+            return _failed(claim, Failure.of(FailureClass.TRANSIENT, reason), wait, policy)
         case Fail(code, reason):
             failure = Failure.of(FailureClass.PERMANENT, reason, code=code)
             return _failed(claim, failure, None, policy)
@@ -96,7 +104,8 @@ def _failed(claim: Claim, failure: Failure, after: float | None, policy: Policy)
     free = rule.spends is Spends.RATE_LIMITS and claim.rate_limits < RATE_LIMITS_FREE
     if free:
         wait = _wait(claim.rate_limits, after, policy)
-        return Verdict(Move.RETRY, Counters(attempts=1, rate_limits=1), after_seconds=wait, failure=failure)
+        spent = Counters(attempts=1, rate_limits=1)
+        return Verdict(Move.RETRY, spent, after_seconds=wait, failure=failure, alone=False)
     spent = Counters(
         attempts=1,
         failures=int(rule.spends in (Spends.FAILURES, Spends.RATE_LIMITS)),
@@ -107,7 +116,7 @@ def _failed(claim: Claim, failure: Failure, after: float | None, policy: Policy)
     if claim.failures + 1 >= (claim.max_attempts or policy.max_attempts):
         return Verdict(Move.FAIL, spent, failure=failure, dead_reason=rule.dead_reason)
     wait = _wait(claim.failures, after, policy)
-    return Verdict(Move.RETRY, spent, after_seconds=wait, failure=failure)
+    return Verdict(Move.RETRY, spent, after_seconds=wait, failure=failure, alone=False)
 
 
 def _wait(failures: int, after: float | None, policy: Policy) -> float:
@@ -128,19 +137,21 @@ def _share(progress: float | None) -> float | None:
     return min(max(progress, 0.0), 100.0)
 
 
-def _lost(claim: Claim, *, alone: bool) -> Verdict:
+def _lost(claim: Claim, how: str, *, alone: bool) -> Verdict:
     crashes = claim.crashes + int(alone)
     if crashes >= CRASHES_MAX:
-        message = f"its process died {crashes} times while it ran alone"
+        message = f"its process died {crashes} times while it ran alone; the last time {how}"
         return Verdict(
             Move.FAIL,
             Counters(attempts=1, crashes=1),
             failure=Failure.of(FailureClass.POISON, message),
             dead_reason=DeadReason.NON_RETRYABLE,
+            alone=True,
         )
     return Verdict(
         Move.RECLAIM,
         Counters(attempts=int(alone), crashes=int(alone)),
         after_seconds=0.0,
-        failure=Failure.of(FailureClass.WORKER_LOST, "its process died under it"),
+        failure=Failure.of(FailureClass.WORKER_LOST, f"its process was lost under it: {how}"),
+        alone=True,
     )

@@ -2,10 +2,22 @@
 
     HoldfastError
     ├── KeyConflict       the same key with another payload
-    ├── LeaseLost         the worker is no longer the holder
     ├── TaskNotFound      no such task, alive or in history
     ├── MoveRefused       the task's state does not allow the move
     ├── PayloadTooLarge   a payload past the limit
+    ├── AppNotFound       the path of the command line leads to no app
+    ├── Misused           the call itself is wrong: the message says how it is meant
+    │   ├── NotAConnection    what was passed as `conn` is no connection, or of the other sort
+    │   ├── BadHandler        a function that cannot handle tasks, or a kind that has a handler already
+    │   ├── BadPayload        not what the kind takes, or not to be written as JSON
+    │   └── NotInAWorker      a task that no worker runs cannot be finished
+    ├── VersionUnknown    a payload of a version that its handler cannot read
+    ├── LeaseLost         the task was given to someone else: nothing of this one was written
+    ├── TaskNotDone       a result was waited for
+    │   ├── TaskFailed        and the task has failed
+    │   ├── TaskCancelled     and the task was cancelled
+    │   └── ResultTimeout     and did not come in time
+    ├── DatabaseAway      the database could not be reached
     └── SchemaError       the database is not at the version that this package needs
 
 A message names the thing and its state, and says what to do.
@@ -22,13 +34,6 @@ class HoldfastError(Exception):
 
 class KeyConflict(HoldfastError):
     """The key was used before, with another payload."""
-
-
-class LeaseLost(HoldfastError):
-    """The worker lost its lease: whatever it held may run elsewhere."""
-
-    def __init__(self, worker: str) -> None:
-        super().__init__(f"worker {worker} has lost its lease: stop its handlers, then register a new worker")
 
 
 class TaskNotFound(HoldfastError):
@@ -54,6 +59,88 @@ class PayloadTooLarge(HoldfastError):
         super().__init__(
             f"the payload of a {kind} task has {size} bytes, the limit is {limit}: "
             "store the content elsewhere and enqueue a reference to it"
+        )
+
+
+class AppNotFound(HoldfastError):
+    """There is no app at the path that was given."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"no app at {path}: {why}")
+        self.why = why
+
+
+class Misused(HoldfastError, TypeError):
+    """The call is wrong, whatever the state of things."""
+
+
+class NotAConnection(Misused):
+    """What was passed as a connection cannot be used as one."""
+
+    def __init__(self, given: object, advice: str) -> None:
+        kind = f"{type(given).__module__}.{type(given).__qualname__}"
+        super().__init__(f"a {kind} cannot be used as conn here: {advice}")
+
+
+class BadHandler(Misused):
+    """A function that cannot handle tasks, or a kind that has a handler already."""
+
+
+class BadPayload(Misused, ValueError):
+    """The payload is not what the kind takes, or cannot be written as JSON."""
+
+
+class NotInAWorker(Misused):
+    """Only a task that a worker runs can be finished."""
+
+
+class VersionUnknown(HoldfastError):
+    """The payload was written by a version of the kind that its handler cannot read."""
+
+    def __init__(self, kind: str, version: int, known: int) -> None:
+        super().__init__(
+            f"the payload of a {kind} task has version {version}, and this worker reads {known}: "
+            "deploy the newer worker, or give the kind an upgrade from that version"
+        )
+
+
+class LeaseLost(HoldfastError):
+    """The task was given to someone else meanwhile."""
+
+    def __init__(self, task_id: str, fence: int) -> None:
+        super().__init__(
+            f"task {task_id} is no longer held under fence {fence}: it was taken back, so this transaction "
+            "was rolled back; let the handler end"
+        )
+
+
+class TaskNotDone(HoldfastError):
+    """A result was waited for, and there is none."""
+
+    def __init__(self, task_id: str, message: str) -> None:
+        super().__init__(f"task {task_id} {message}")
+        self.task_id = task_id
+
+
+class TaskFailed(TaskNotDone):
+    """The task has failed; an operator may redrive it."""
+
+
+class TaskCancelled(TaskNotDone):
+    """The task was cancelled."""
+
+
+class ResultTimeout(TaskNotDone, TimeoutError):
+    """The task has not ended in the time given; it goes on."""
+
+
+class DatabaseAway(HoldfastError):
+    """The database could not be reached."""
+
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(
+            f"the database at {url} cannot be reached: {why}; "
+            "is HOLDFAST_DATABASE_URL right, and is the server up?"
         )
 
 

@@ -105,6 +105,85 @@ class OwnerNeeded:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class KindsUnknown:
+    """A worker claimed tasks of kinds that it has no handler for; they are passed on."""
+
+    worker: str
+    kinds: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseLost:
+    """A connection went away, or could not be made; it is tried again."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseFound:
+    """The database answers again."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatementFailed:
+    """The database refused a statement of the engine; it is tried again."""
+
+    doing: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorStarted:
+    """A supervisor started a process; `name` is its worker's, for people."""
+
+    worker: str
+    pid: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorEnded:
+    """A process of a supervisor has ended; `leaving` says why, where it was by our own will."""
+
+    worker: str
+    pid: int
+    status: int
+    leaving: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class HandlersOverdue:
+    """Handlers ran past their deadline and did not stop when told: their process is killed."""
+
+    worker: str
+    tasks: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseAtRisk:
+    """A lease was lost, or could not be renewed in time: the handlers under it are stopped."""
+
+    worker: str
+    lost: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLeaving:
+    """A signal told the worker to leave: after its work, or at once."""
+
+    name: str
+    at_once: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAfterFinish:
+    """A handler raised after it had finished its task: the task stays completed."""
+
+    claim: Claim
+    message: str
+
+
 Event: TypeAlias = (
     TasksEnqueued
     | TasksClaimed
@@ -118,6 +197,16 @@ Event: TypeAlias = (
     | PartitionsChanged
     | PartitionMissing
     | OwnerNeeded
+    | KindsUnknown
+    | DatabaseLost
+    | DatabaseFound
+    | StatementFailed
+    | ExecutorStarted
+    | ExecutorEnded
+    | HandlersOverdue
+    | LeaseAtRisk
+    | WorkerLeaving
+    | FailedAfterFinish
 )
 
 

@@ -1,10 +1,19 @@
 """What a handler, or the runtime in its place, says about one claim; values, never exceptions."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from typing import TypeAlias
 
 from holdfast.core.failure import Failure
+
+# Seconds, or a timedelta.
+Duration: TypeAlias = float | timedelta
+
+
+def as_seconds(duration: Duration) -> float:
+    """A duration in seconds."""
+    return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,16 +27,16 @@ class Complete:
 class Snooze:
     """Not done yet, and nothing went wrong: look again later. Spends no attempt."""
 
-    after_seconds: float
+    after: Duration
     progress: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """It failed in a way that may pass; `after_seconds` overrides the backoff."""
+    """It failed in a way that may pass; `after` overrides the backoff."""
 
     reason: str
-    after_seconds: float | None = None
+    after: Duration | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +69,7 @@ class Release(StrEnum):
     COLLATERAL = "collateral"
     NOT_STARTED = "not_started"
     UNKNOWN_CLAIM = "unknown_claim"
+    NO_HANDLER = "no_handler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +84,14 @@ class WorkerLost:
     """The process died under it; only a death while alone accuses the task."""
 
     alone: bool
+    how: str = "it died"
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The handler settled its task itself, in a commit of its own; `then` is what it did after that."""
+
+    then: "Outcome"
 
 
 Outcome: TypeAlias = Complete | Snooze | Retry | Fail | Cancel | Failed | Released | WorkerLost

@@ -3,7 +3,7 @@
              claim                 complete
     queued ─────────▶ running ─────────────────▶ completed
       ▲ ▲               │ │  fail, reclaim (poison)
-      │ └───────────────┘ └────────────────────▶ failed ──┐
+      │ └───────────────┘ └────────────────────▶ failed ──┐  (also from queued: unroute)
       │  retry, snooze, release, reclaim                  │ redrive
       │                                                   │
       ├── pause ──▶ paused ── resume ──┐   cancelled ◀─ cancel, expire
@@ -44,6 +44,7 @@ class Move(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     PARK = "park"
+    UNROUTE = "unroute"
     REDRIVE = "redrive"
 
 
@@ -64,6 +65,7 @@ TRANSITIONS: Mapping[tuple[State, Move], State] = {
     (State.QUEUED, Move.PAUSE): State.PAUSED,
     (State.PAUSED, Move.RESUME): State.QUEUED,
     (State.QUEUED, Move.PARK): State.QUEUED,
+    (State.QUEUED, Move.UNROUTE): State.FAILED,
     (State.FAILED, Move.REDRIVE): State.QUEUED,
     (State.CANCELLED, Move.REDRIVE): State.QUEUED,
 }

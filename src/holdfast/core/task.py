@@ -65,7 +65,8 @@ class Counters:
 class Claim(NamedTuple):
     """A task in a worker's hands, valid under its fence until the worker's lease ends.
 
-    A tuple in the order of the claim's columns, because one is made for every task that runs.
+    A tuple in the order of the claim's columns, because one is made for every task that runs. `alone`
+    says that a process died while this and other tasks ran in it, so that it runs in one of its own now.
     """
 
     id: str
@@ -89,6 +90,7 @@ class Claim(NamedTuple):
     crashes: int
     polls: int
     rate_limits: int
+    alone: bool
     claimed_at: datetime
     worker: str
 

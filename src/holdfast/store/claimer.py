@@ -4,12 +4,15 @@ import time
 from collections.abc import Callable, Sequence
 
 from holdfast.core.task import Claim
-from holdfast.store.floor import Floor, Sweep
+from holdfast.store.floor import BEGINNING, END, Floor, Range, Sweep
 from holdfast.store.pool import Conn
-from holdfast.store.tasks import TIMEOUT_SECONDS, TaskStore
+from holdfast.store.tasks import TIMEOUT_SECONDS, Claimed, TaskStore
 
 # Behind buckets is looked at when something was moved there, and otherwise at this pace.
 WAITING_SECONDS = 0.1
+# An idle claimer looks from the beginning as long as that costs next to nothing.
+WHOLE_SECONDS_MAX = 0.005
+WHOLE_AGAIN_SECONDS = 30.0
 
 
 class Claimer:
@@ -21,6 +24,7 @@ class Claimer:
         queues: Sequence[str],
         worker: str,
         *,
+        kinds: Sequence[str] | None = None,
         clock: Callable[[], float] = time.monotonic,
         timeout: float = TIMEOUT_SECONDS,
     ) -> None:
@@ -28,34 +32,65 @@ class Claimer:
         self._store = store
         self._queues = list(queues)
         self._worker = worker
+        self._kinds = kinds
         self._clock = clock
         self._timeout = timeout
         self._sweep = Sweep(self.floor)
         self._waiting_due_at = 0.0
+        self._idle = False
+        self._whole_from = 0.0
 
-    async def claim(self, conn: Conn, limit: int) -> list[Claim]:
-        """Up to so many tasks, the oldest overlooked ones first."""
+    async def claim(self, conn: Conn, limit: int, free: int | None = None) -> list[Claim]:
+        """Up to so many tasks, the oldest overlooked ones first.
+
+        From behind buckets no more than `free` are taken: what holds a slot of a limit starts at once.
+        """
+        claims = await self._look(conn, limit, free)
+        self._idle = not claims
+        return claims
+
+    async def _look(self, conn: Conn, limit: int, free: int | None) -> list[Claim]:
         claims: list[Claim] = []
+        whole = self._idle and self._clock() >= self._whole_from
         # The overlooked and those behind buckets come first, but never take all: whatever is urgent in
         # ready must not wait until a backlog elsewhere is empty.
-        if self._sweep.due(self._clock()):
+        if not whole and self._sweep.due(self._clock()):
             claims += await self._swept(conn, max(1, limit // 2))
-        if len(claims) < limit and self._clock() >= self._waiting_due_at:
-            claims += await self._waiting(conn, max(1, (limit - len(claims)) // 2))
+        room = (limit if free is None else min(free, limit)) - len(claims)
+        if room > 0 and self._clock() >= self._waiting_due_at:
+            claims += await self._waiting(conn, min(room, max(1, (limit - len(claims)) // 2)))
         if len(claims) < limit:
-            claims += await self._ready(conn, limit - len(claims))
+            rest = self._everything if whole else self._ready
+            claims += await rest(conn, limit - len(claims))
         return claims
 
     async def _ready(self, conn: Conn, limit: int) -> Sequence[Claim]:
         claimed = await self._store.claim(conn, self.floor, self._worker, limit, self._timeout)
+        await self._step_over(conn, claimed, self.floor.ranges(), limit)
+        return claimed.claims
+
+    async def _step_over(self, conn: Conn, claimed: Claimed, ranges: Sequence[Range], limit: int) -> None:
+        """Where a claim met nothing but tasks behind buckets, move many more of them aside at once."""
         if claimed.parked:
             self._waiting_due_at = 0.0
-            if claimed.parked >= limit:
-                await self._store.shunt(conn, self.floor)
+        if claimed.parked >= limit:
+            await self._store.shunt(conn, ranges)
+
+    async def _everything(self, conn: Conn, limit: int) -> Sequence[Claim]:
+        """Look from the very beginning: while idle that is one statement instead of three."""
+        began = self._clock()
+        ranges = [Range(r.queue, r.priority, BEGINNING, END) for r in self.floor.ranges()]
+        claimed = await self._store.claim_ranges(conn, ranges, self._worker, limit, self._timeout)
+        await self._step_over(conn, claimed, ranges, limit)
+        if self._clock() - began > WHOLE_SECONDS_MAX:
+            # Too many dead entries at the head: the floor and the sweep do better for a while.
+            self._whole_from = self._clock() + WHOLE_AGAIN_SECONDS
         return claimed.claims
 
     async def _waiting(self, conn: Conn, limit: int) -> Sequence[Claim]:
-        claims = await self._store.claim_waiting(conn, self._queues, self._worker, limit, self._timeout)
+        claims = await self._store.claim_waiting(
+            conn, self._queues, self._worker, limit, self._timeout, kinds=self._kinds
+        )
         if not claims:
             self._waiting_due_at = self._clock() + WAITING_SECONDS
         return claims

@@ -21,7 +21,7 @@ grant execute on function holdfast.enqueue, holdfast.enqueue_many, holdfast.uuid
 grant execute on function holdfast.make_partition to holdfast_worker;
 grant select on all tables in schema holdfast to holdfast_worker, holdfast_api;
 grant insert, update, delete on holdfast.tasks, holdfast.ready, holdfast.waiting, holdfast.running,
-    holdfast.cancel_requests, holdfast.buckets, holdfast.queues, holdfast.sweeps, holdfast.workers, holdfast.task_keys, holdfast.settled_deltas,
+    holdfast.cancel_requests, holdfast.buckets, holdfast.queues, holdfast.sweeps, holdfast.workers, holdfast.maintenance, holdfast.task_keys, holdfast.settled_deltas,
     holdfast.settled_minutes
     to holdfast_worker;
 grant insert on holdfast.task_history, holdfast.task_attempts to holdfast_worker;

@@ -1,21 +1,14 @@
-"""Brings the schema up to this package's version and back: numbered plain SQL, up and down.
+"""Brings the schema up to this package's version and back: numbered plain SQL, up and down."""
 
-Run as `python -m holdfast.store.migrate up|down|plan|grants`; the database is the one of Settings.
-"""
-
-import argparse
-import asyncio
 import hashlib
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import LiteralString
 
-from psycopg import AsyncConnection, sql
+from psycopg import sql
 
-from holdfast.config import Settings
 from holdfast.core.errors import SchemaError
 from holdfast.store.partitions import ensure_partitions
 from holdfast.store.pool import Conn
@@ -68,8 +61,8 @@ async def migrate_up(conn: Conn, schema: str) -> list[Migration]:
                 schema,
             )
         )
-        pending = await _pending(conn, schema)
-        for migration in pending:
+        missing = await pending(conn, schema)
+        for migration in missing:
             await conn.execute(migration.up)
             await conn.execute(
                 in_schema("insert into holdfast.migrations values (%s, %s, %s)", schema),
@@ -78,7 +71,7 @@ async def migrate_up(conn: Conn, schema: str) -> list[Migration]:
         for statement in function_statements(schema):
             await conn.execute(statement)
     await ensure_partitions(conn, schema)
-    return pending
+    return missing
 
 
 async def migrate_down(conn: Conn, schema: str, to: int = 0) -> list[Migration]:
@@ -114,13 +107,12 @@ async def require_current(conn: Conn, schema: str) -> None:
     cursor = await conn.execute("select to_regclass(%s)", [f"{schema}.migrations"])
     exists = await cursor.fetchone()
     if exists is None or exists[0] is None:
-        raise SchemaError(f"the schema {schema} has no tables yet: run `python -m holdfast.store.migrate up`")
+        raise SchemaError(f"the schema {schema} has no tables yet: run `holdfast migrate`")
     newest = max(migration.number for migration in migrations(schema))
     at = max(await _applied(conn, schema), default=0)
     if at < newest:
         raise SchemaError(
-            f"the schema {schema} is at {at}, this package needs {newest}: "
-            "run `python -m holdfast.store.migrate up`"
+            f"the schema {schema} is at {at}, this package needs {newest}: run `holdfast migrate`"
         )
     if at > newest:
         raise SchemaError(
@@ -137,7 +129,8 @@ async def _applied(conn: Conn, schema: str) -> dict[int, str]:
     return {number: checksum async for number, checksum in rows}
 
 
-async def _pending(conn: Conn, schema: str) -> list[Migration]:
+async def pending(conn: Conn, schema: str) -> list[Migration]:
+    """What migrating up would apply."""
     applied = await _applied(conn, schema)
     for migration in migrations(schema):
         if applied.get(migration.number, migration.checksum) != migration.checksum:
@@ -148,7 +141,8 @@ async def _pending(conn: Conn, schema: str) -> list[Migration]:
     return [migration for migration in migrations(schema) if migration.number not in applied]
 
 
-async def _require_no_tasks(conn: Conn, schema: str) -> None:
+async def require_no_tasks(conn: Conn, schema: str) -> None:
+    """Refuse to go down while tasks are there."""
     if 1 not in await _applied(conn, schema):
         return
     cursor = await conn.execute(in_schema("select count(*) from holdfast.tasks", schema))
@@ -163,39 +157,3 @@ async def _functions(conn: Conn, schema: str) -> Sequence[str]:
         [schema],
     )
     return [signature async for (signature,) in rows]
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one of the verbs on the database of Settings."""
-    parser = argparse.ArgumentParser(prog="holdfast.store.migrate", description=__doc__)
-    parser.add_argument("verb", choices=["up", "down", "plan", "grants"])
-    parser.add_argument("--yes", action="store_true", help="with down: although tasks are there")
-    parser.add_argument("--to", type=int, default=0, help="with down: the number to go back to")
-    chosen = parser.parse_args(arguments)
-    settings = Settings()
-    if chosen.verb == "grants":
-        sys.stdout.write(grants(settings.schema_name) + "\n")
-        return 0
-    done = asyncio.run(_run(chosen.verb, settings, chosen.to, sure=chosen.yes))
-    for migration in done:
-        sys.stdout.write(f"{migration.number:04} {migration.name}\n")
-    return 0
-
-
-async def _run(verb: str, settings: Settings, to: int, *, sure: bool) -> list[Migration]:
-    schema = settings.schema_name
-    url = settings.database_url
-    async with await AsyncConnection.connect(url, autocommit=True) as conn:
-        match verb:
-            case "up":
-                return await migrate_up(conn, schema)
-            case "down":
-                if not sure:
-                    await _require_no_tasks(conn, schema)
-                return await migrate_down(conn, schema, to)
-            case _:
-                return await _pending(conn, schema)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -3,9 +3,9 @@
 Each verb answers which tasks it moved. The ones it could not move are left as they are.
 """
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
-from enum import StrEnum
 
 from holdfast.config import Settings
 from holdfast.core.errors import MoveRefused, TaskNotFound
@@ -16,15 +16,9 @@ from holdfast.core.task import Counters, ErrorMark, TaskView
 from holdfast.store.pool import Conn
 from holdfast.store.sql import load
 
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 # A move can lose a race with a claim or a settle; then the task stands elsewhere and is asked again.
 _TRIES = 5
-
-
-class Gate(StrEnum):
-    """Why a kind is closed."""
-
-    PAUSED = "paused"
-    PARKED = "parked"
 
 
 class Operator:
@@ -40,6 +34,8 @@ class Operator:
 
     async def show(self, conn: Conn, task_id: str) -> TaskView:
         """One task as people see it, wherever it stands."""
+        if _UUID.fullmatch(task_id) is None:
+            raise TaskNotFound(task_id)
         cursor = await conn.execute(self._read["show"], {"id": task_id})
         row = await cursor.fetchone()
         if row is None:
@@ -82,23 +78,15 @@ class Operator:
             self._listen(TasksMoved(Move.EXPIRE, ids, self._by, "expired"))
         return ids
 
-    async def close_kind(
-        self,
-        conn: Conn,
-        kind: str,
-        reason: str,
-        *,
-        gate: Gate = Gate.PAUSED,
-        until: datetime | None = None,
-    ) -> None:
+    async def close_kind(self, conn: Conn, kind: str, reason: str, *, until: datetime | None = None) -> None:
         """Start no more tasks of a kind; those that run go on."""
-        values = {"kind": kind, "gate": gate, "by": self._by, "until": until, "reason": reason}
+        values = {"kind": kind, "by": self._by, "until": until, "reason": reason}
         await conn.execute(self._sql["close_kind"], values)
-        self._listen(KindGateChanged(kind, gate, self._by, reason))
+        self._listen(KindGateChanged(kind, "paused", self._by, reason))
 
-    async def open_kind(self, conn: Conn, kind: str, *, gate: Gate = Gate.PAUSED) -> None:
+    async def open_kind(self, conn: Conn, kind: str) -> None:
         """Let a kind run again."""
-        await conn.execute(self._sql["open_kind"], {"kind": kind, "gate": gate})
+        await conn.execute(self._sql["open_kind"], {"kind": kind})
         self._listen(KindGateChanged(kind, "open", self._by, ""))
 
     async def pause_queue(self, conn: Conn, queue: str, reason: str, until: datetime | None = None) -> None:
@@ -106,9 +94,10 @@ class Operator:
         values = {"queue": queue, "by": self._by, "until": until, "reason": reason}
         await conn.execute(self._sql["pause_queue"], values)
 
-    async def resume_queue(self, conn: Conn, queue: str) -> None:
-        """Serve a queue again."""
-        await conn.execute(self._sql["resume_queue"], {"queue": queue})
+    async def resume_queue(self, conn: Conn, queue: str) -> bool:
+        """Serve a queue again; whether it was paused."""
+        cursor = await conn.execute(self._sql["resume_queue"], {"queue": queue})
+        return await cursor.fetchone() is not None
 
     async def reopen(self, conn: Conn) -> list[str]:
         """End the pauses whose end has come; answers the queues and buckets."""
@@ -122,6 +111,10 @@ class Operator:
     async def prune_cancel_requests(self, conn: Conn) -> int:
         """Forget requests whose claim has ended."""
         return len(await (await conn.execute(self._sql["prune_cancel_requests"])).fetchall())
+
+    async def prune_workers(self, conn: Conn) -> int:
+        """Forget lost workers of which nothing is left."""
+        return len(await (await conn.execute(self._sql["prune_workers"])).fetchall())
 
     async def prune_cancelled(
         self, conn: Conn, days: int, *, now: datetime | None = None, limit: int = 1_000

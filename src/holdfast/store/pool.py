@@ -13,6 +13,8 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
+from holdfast.core.errors import DatabaseAway
+
 Conn: TypeAlias = AsyncConnection[TupleRow]
 
 # With whole reads off, one that cannot be avoided is priced so high that the server would compile it:
@@ -35,3 +37,26 @@ async def connect(url: str, *, application: str = "holdfast") -> Conn:
     pinned = shown is not None and shown[0] == "off"
     conn.prepare_threshold = _PREPARE_AFTER if pinned else None
     return conn
+
+
+def is_direct(conn: Conn) -> bool:
+    """Whether it took its startup options, which no pooler in transaction mode passes on."""
+    return conn.prepare_threshold is not None
+
+
+def where(url: str) -> str:
+    """Which database an address means, without its password."""
+    try:
+        parts = psycopg.conninfo.conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        return "an address that cannot be read"
+    shown = f"{parts.get('host') or 'localhost'}:{parts.get('port') or 5432}/{parts.get('dbname') or ''}"
+    return shown if url else f"{shown}, libpq’s own default, because HOLDFAST_DATABASE_URL is not set"
+
+
+def away(url: str, error: psycopg.Error) -> DatabaseAway:
+    """The error that says where the database was looked for, without its password."""
+    if isinstance(error, psycopg.ProgrammingError):
+        # Its message would repeat the address, and the password with it.
+        return DatabaseAway(where(url), "write postgresql://user@host:5432/name, without a driver’s name")
+    return DatabaseAway(where(url), str(error).strip().splitlines()[0])

@@ -72,6 +72,9 @@ class Settler:
         late = [one for one in settled.refused if (one[0].id, one[0].fence) not in before]
         await self._refuse(conn, late)
         done = [one for one in settled.refused if (one[0].id, one[0].fence) in before]
+        if done:
+            # Nobody was told when they landed.
+            self._listen(TasksSettled(done))
         return Settled([*settled.accepted, *done], late)
 
     async def write(self, conn: Conn, settlements: Sequence[Settlement]) -> Settled:
@@ -220,6 +223,7 @@ def _record(claim: Claim, verdict: Verdict) -> Mapping[str, object]:
         "crashes": verdict.spent.crashes,
         "polls": verdict.spent.polls,
         "rate_limits": verdict.spent.rate_limits,
+        "alone": verdict.alone,
         "failure_class": failure and failure.failure_class,
         "error_code": failure and failure.code,
         "error_message": failure and failure.message,

@@ -5,21 +5,17 @@ an operator does to tasks that nobody holds is in `operate.py`.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 
-import psycopg
 from psycopg.rows import TupleRow
-from uuid_utils import uuid7
 
 from holdfast.config import Settings
 from holdfast.core.decide import Policy, decide
-from holdfast.core.errors import KeyConflict, LeaseLost, PayloadTooLarge
 from holdfast.core.events import (
     Listener,
     TasksClaimed,
-    TasksEnqueued,
     TasksParked,
     WorkersLost,
     silent,
@@ -27,15 +23,17 @@ from holdfast.core.events import (
 from holdfast.core.failure import Failure, FailureClass
 from holdfast.core.outcome import Failed, Outcome, Release, Released, WorkerLost
 from holdfast.core.task import KEY_WINDOW_SECONDS, Claim, Enqueued, NewTask
+from holdfast.store.bridges import bridge_async
+from holdfast.store.enqueue import Enqueuer
 from holdfast.store.floor import Floor, Range, Snapshot
 from holdfast.store.pool import Conn
-from holdfast.store.settle import Settled, Settlement, Settler, array_literal
+from holdfast.store.settle import Settled, Settlement, Settler
 from holdfast.store.sql import load
 
 TIMEOUT_SECONDS = 600.0
 SHUNT_LIMIT = 1_000
 RECLAIM_LIMIT = 50
-KEY_CONFLICT = "HF001"
+HINT_CHANNEL = "ready"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +46,14 @@ class Claimed:
     paused: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Reclaimed:
+    """What was taken back, and in how many seconds the next lease would end."""
+
+    settled: Settled
+    ends_in_seconds: float | None
+
+
 class TaskStore:
     """The door through which every task is written."""
 
@@ -56,6 +62,7 @@ class TaskStore:
         self.listen = listen
         self._sql = load("tasks.sql", self.settings.schema_name)
         self._settler = Settler(self.settings, listen)
+        self._enqueuer = Enqueuer(self.settings, listen)
 
     async def enqueue(self, conn: Conn, task: NewTask) -> Enqueued:
         """Add one task, in the caller's transaction."""
@@ -66,23 +73,7 @@ class TaskStore:
         self, conn: Conn, tasks: Sequence[NewTask], key_seconds: float = KEY_WINDOW_SECONDS
     ) -> list[Enqueued]:
         """Add many tasks in one statement; a key that stands for another task answers with that."""
-        limit = self.settings.payload_bytes_max
-        for task in tasks:
-            # A character takes at least one byte, so most payloads need no encoding to be measured.
-            if len(task.payload) * 4 > limit and (size := len(task.payload.encode())) > limit:
-                raise PayloadTooLarge(task.kind, size, limit)
-        ids = [task.id or str(uuid7()) for task in tasks]
-        values = _columns(ids, tasks) | {"key_seconds": key_seconds}
-        try:
-            cursor = await conn.execute(self._sql["enqueue_many"], values)
-        except psycopg.Error as error:
-            if error.sqlstate == KEY_CONFLICT:
-                raise KeyConflict(error.diag.message_primary or str(error)) from error
-            raise
-        known: dict[str, str] = dict(await cursor.fetchall())
-        enqueued = [Enqueued(known.get(id_, id_), id_ not in known) for id_ in ids]
-        self.listen(TasksEnqueued(list(zip(tasks, enqueued, strict=True))))
-        return enqueued
+        return await self._enqueuer.enqueue(bridge_async(conn), tasks, key_seconds)
 
     async def claim(
         self, conn: Conn, floor: Floor, worker: str, limit: int, timeout: float = TIMEOUT_SECONDS
@@ -127,18 +118,26 @@ class TaskStore:
         worker: str,
         limit: int,
         timeout: float = TIMEOUT_SECONDS,
+        *,
+        kinds: Sequence[str] | None = None,
     ) -> list[Claim]:
-        """Take up to so many tasks from behind buckets that have room."""
-        values = {"queues": list(queues), "limit": limit, "worker": worker, "timeout": timeout}
+        """Take up to so many tasks, of these kinds, from behind buckets that have room."""
+        values = {
+            "queues": list(queues),
+            "kinds": None if kinds is None else list(kinds),
+            "limit": limit,
+            "worker": worker,
+            "timeout": timeout,
+        }
         cursor = await conn.execute(self._sql["claim_waiting"], values)
         claims = [Claim._make((*row, worker)) for row in await cursor.fetchall()]
         if claims:
             self.listen(TasksClaimed(worker, claims))
         return claims
 
-    async def shunt(self, conn: Conn, floor: Floor, limit: int = SHUNT_LIMIT) -> int:
+    async def shunt(self, conn: Conn, ranges: Sequence[Range], limit: int = SHUNT_LIMIT) -> int:
         """Move tasks that stand behind buckets out of the way of claims, many at a time."""
-        values = _arrays(floor.ranges()) | {"limit": limit}
+        values = _arrays(ranges) | {"limit": limit}
         cursor = await conn.execute(self._sql["shunt"], values)
         row = await cursor.fetchone()
         assert row is not None, "a count always answers"
@@ -161,93 +160,108 @@ class TaskStore:
         """Settle after an answer was lost: what was written the first time counts as accepted."""
         return await self._settler.settle_again(conn, settlements)
 
-    async def register(self, conn: Conn, worker: str, name: str, lease_seconds: float) -> None:
-        """Begin a lease."""
-        values = {"worker": worker, "name": name, "lease": lease_seconds}
+    async def register(
+        self,
+        conn: Conn,
+        worker: str,
+        name: str,
+        lease_seconds: float,
+        *,
+        queues: Sequence[str] = (),
+        kinds: Sequence[str] = (),
+    ) -> None:
+        """Begin a lease, and tell what this worker serves."""
+        values = {
+            "worker": worker,
+            "name": name,
+            "lease": lease_seconds,
+            "queues": list(queues),
+            "kinds": list(kinds),
+        }
         await conn.execute(self._sql["register_worker"], values)
 
-    async def renew(self, conn: Conn, worker: str, lease_seconds: float) -> datetime:
-        """Prolong a lease that has not ended; answers its new end."""
-        values = {"worker": worker, "lease": lease_seconds}
-        row = await (await conn.execute(self._sql["renew"], values)).fetchone()
-        if row is None:
-            raise LeaseLost(worker)
-        end: datetime = row[0]
-        return end
+    async def renew(self, conn: Conn, workers: Sequence[str], lease_seconds: float) -> frozenset[str]:
+        """Prolong leases that have not ended; a worker that is not in the answer has lost its own."""
+        values = {"workers": list(workers), "lease": lease_seconds}
+        cursor = await conn.execute(self._sql["renew"], values)
+        return frozenset(worker for (worker,) in await cursor.fetchall())
 
     async def cancel_requests(self, conn: Conn, worker: str) -> list[tuple[str, int, str]]:
         """The claims (task, fence) that a worker was asked to stop, and why."""
         cursor = await conn.execute(self._sql["cancel_requests"], {"worker": worker})
         return [(task_id, fence, reason) for task_id, fence, reason in await cursor.fetchall()]
 
-    async def retire(self, conn: Conn, worker: str) -> None:
-        """Forget a worker that holds nothing any more."""
-        await conn.execute(self._sql["retire_worker"], {"worker": worker})
+    async def retire(self, conn: Conn, worker: str) -> bool:
+        """Forget a worker that holds nothing any more; whether it was there and could be forgotten."""
+        cursor = await conn.execute(self._sql["retire_worker"], {"worker": worker})
+        return await cursor.fetchone() is not None
 
     async def reconcile(self, conn: Conn, worker: str, held: Iterable[Claim]) -> Settled:
         """Give back, unspent, what stands in a worker's name and is not in its hands."""
         known = {(claim.id, claim.fence) for claim in held}
+
+        def fate(claim: Claim) -> Outcome | None:
+            return None if (claim.id, claim.fence) in known else Released(Release.UNKNOWN_CLAIM)
+
+        return await self.take_back(conn, worker, fate, lambda _: Policy())
+
+    async def take_back(
+        self,
+        conn: Conn,
+        worker: str,
+        fate: Callable[[Claim], Outcome | None],
+        policy: Callable[[str], Policy],
+    ) -> Settled:
+        """Settle what stands in one worker's name by the outcome that each claim is given, if any."""
         cursor = await conn.execute(self._sql["held"], {"worker": worker})
-        strays = [
-            (claim, decide(claim, Released(Release.UNKNOWN_CLAIM), Policy()))
-            for claim in _lapsed(await cursor.fetchall())
-            if (claim.id, claim.fence) not in known
-        ]
-        return await self._settler.write(conn, strays)
+        fates = [(claim, fate(claim)) for claim in _lapsed(await cursor.fetchall())]
+        return await self._settler.write(
+            conn,
+            [(claim, decide(claim, outcome, policy(claim.kind))) for claim, outcome in fates if outcome],
+        )
 
     async def reclaim(
         self,
         conn: Conn,
-        policy: Policy,
+        policy: Callable[[str], Policy],
         *,
         grace_seconds: float = 30.0,
         limit: int = RECLAIM_LIMIT,
-    ) -> Settled:
+    ) -> Reclaimed:
         """Take back what silent workers hold, and what is long past its deadline."""
-        lost = [id_ for (id_,) in await (await conn.execute(self._sql["lose_workers"])).fetchall()]
+        row = await (await conn.execute(self._sql["lose_workers"])).fetchone()
+        assert row is not None, "a select without a table always answers"
+        lost, ends_in = row
         if lost:
             self.listen(WorkersLost(lost))
         values = {"grace": grace_seconds, "limit": limit}
         rows = await (await conn.execute(self._sql["lapsed"], values)).fetchall()
         settlements = [
-            (claim, decide(claim, _fate(claim, overdue=row[-2], alone=row[-1]), policy))
+            (claim, decide(claim, _fate(claim, overdue=row[-2], alone=row[-1]), policy(claim.kind)))
             for claim, row in zip(_lapsed(rows), rows, strict=True)
         ]
         # Whoever was refused here lost a race with the holder or with another reclaimer: no news.
-        return await self._settler.write(conn, settlements)
+        return Reclaimed(await self._settler.write(conn, settlements), ends_in)
+
+    async def take_maintenance(self, conn: Conn, holder: str, lease_seconds: float) -> tuple[bool, float]:
+        """Take or prolong the lease on the chores: whether it is ours, and for how long it holds."""
+        values = {"holder": holder, "lease": lease_seconds}
+        row = await (await conn.execute(self._sql["take_maintenance"], values)).fetchone()
+        # Whoever held it may have left between the two looks of the statement: then it is free now.
+        return (row[0], row[1]) if row is not None else (False, 0.0)
+
+    async def leave_maintenance(self, conn: Conn, holder: str) -> None:
+        """Let someone else have the chores."""
+        await conn.execute(self._sql["leave_maintenance"], {"holder": holder})
 
 
-def _fate(claim: Claim, *, overdue: bool, alone: bool) -> Outcome:
+def _fate(claim: Claim, *, overdue: bool, alone: bool | None) -> Outcome:
     if overdue:
         message = f"it was still running past its deadline in worker {claim.worker}"
         return Failed(Failure.of(FailureClass.TIMEOUT, message))
-    return WorkerLost(alone=alone)
-
-
-def _columns(ids: Sequence[str], tasks: Sequence[NewTask]) -> dict[str, object]:
-    """The tasks as arrays, a null for each column that nobody used."""
-    columns: dict[str, list[object]] = {
-        "kinds": [task.kind for task in tasks],
-        "payloads": [task.payload for task in tasks],
-        "queues": [task.queue for task in tasks],
-        "priorities": [task.priority for task in tasks],
-        "run_ats": [task.run_at for task in tasks],
-        "versions": [task.version for task in tasks],
-        "subjects": [task.subject for task in tasks],
-        "trace_ids": [task.trace_id for task in tasks],
-        "keys": [task.key for task in tasks],
-        "uniques": [str(task.unique) for task in tasks],
-        "expires_ats": [task.expires_at for task in tasks],
-        "bucket_names": [task.bucket for task in tasks],
-        "attempts_max": [task.max_attempts for task in tasks],
-        "timeouts": [task.timeout_seconds for task in tasks],
-    }
-    values: dict[str, object] = {
-        name: column if any(value is not None for value in column) else None
-        for name, column in columns.items()
-    }
-    values["ids"] = array_literal(ids)
-    return values
+    if alone is None:
+        return Released(Release.UNKNOWN_CLAIM)
+    return WorkerLost(alone=alone, how="its worker's lease ended")
 
 
 def _arrays(ranges: Sequence[Range]) -> dict[str, object]:

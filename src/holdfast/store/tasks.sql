@@ -180,6 +180,28 @@ end
 $$;
 
 
+-- name: install_hint
+-- Tells listening workers that a queue has work, at most once in 50 ms for each queue: NOTIFY makes
+-- committing transactions wait for each other, so one for each enqueue would halve the rate. The moment of
+-- the last hint stands in a sequence, which is read and set without a lock. A hint that is lost costs a
+-- poll, so a queue of notifications that is half full gets no more of them.
+create or replace function holdfast.hint(queue text) returns void
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    clock bigint := (extract(epoch from clock_timestamp()) * 1000)::bigint;
+    last regclass := ('holdfast.hint_' || (hashtext(queue) & 3))::regclass;
+begin
+    if abs(clock - coalesce(pg_sequence_last_value(last), 0)) >= 50 and pg_notification_queue_usage() < 0.5 then
+        perform setval(last, clock);
+        perform pg_notify('holdfast.ready', queue);
+    end if;
+end
+$$;
+
+
 -- name: install_enqueue_many
 -- The one door for new tasks. Arrays may be null (the default holds); kinds, queues, priorities and
 -- versions may have one element that holds for all. Returns only the tasks that were not made because their key stood for another.
@@ -199,7 +221,8 @@ create or replace function holdfast.enqueue_many(
     expires_ats timestamptz[] default null,
     bucket_names text[] default null,
     attempts_max smallint[] default null,
-    timeouts real[] default null
+    timeouts real[] default null,
+    hints boolean default true
 ) returns table (given uuid, existing uuid)
 language plpgsql
 security definer
@@ -250,6 +273,10 @@ begin
     insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket)
     select f.run_at, f.id, f.timeout_seconds, f.priority, f.queue, f.kind, f.bucket
     from facts f;
+    if hints and (run_ats is null or clock >= any (run_ats) or array_position(run_ats, null) is not null) then
+        perform holdfast.hint(q.name)
+        from (select distinct coalesce(u, 'default') as name from unnest(coalesce(queues, array['default'])) u) q;
+    end if;
 end
 $$;
 
@@ -271,7 +298,8 @@ create or replace function holdfast.enqueue(
     max_attempts integer default null,
     timeout_seconds real default null,
     version integer default 1,
-    id uuid default null
+    id uuid default null,
+    hints boolean default true
 ) returns uuid
 language plpgsql
 security definer
@@ -296,7 +324,8 @@ begin
         expires_ats => array[expires_at],
         bucket_names => array[bucket],
         attempts_max => array[max_attempts::smallint],
-        timeouts => array[timeout_seconds]
+        timeouts => array[timeout_seconds],
+        hints => hints
     );
     return coalesce(old_id, new_id);
 end
@@ -361,7 +390,8 @@ from holdfast.enqueue_many(
     expires_ats => %(expires_ats)s::timestamptz[],
     bucket_names => %(bucket_names)s::text[],
     attempts_max => %(attempts_max)s::smallint[],
-    timeouts => %(timeouts)s::real[]
+    timeouts => %(timeouts)s::real[],
+    hints => %(hints)s::boolean
 );
 
 
@@ -437,12 +467,13 @@ select
     now() as enqueued_at, null::timestamptz as expires_at, null as subject, null as trace_id,
     null as key, null as bucket, null::smallint as max_attempts, null::real as timeout_seconds,
     (select count(*) from waits)::integer as attempts, null::smallint as failures, null::smallint as crashes,
-    case when exists (select from picked) then pg_current_xact_id()::text::bigint end as polls, null::smallint as rate_limits
+    case when exists (select from picked) then pg_current_xact_id()::text::bigint end as polls, null::smallint as rate_limits,
+    null::boolean as alone
 union all
 select
     t.id::text, s.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
     t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, t.bucket, t.max_attempts, t.timeout_seconds,
-    t.attempts, t.failures, t.crashes, t.polls, t.rate_limits
+    t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.alone
 from started s
 cross join lateral (
     select c.* from holdfast.tasks c where c.id = s.id offset 0
@@ -450,26 +481,26 @@ cross join lateral (
 
 
 -- name: claim_waiting
--- Takes tasks from behind buckets that have room, one bucket after another by turn. Buckets locked by
--- someone else are passed over, so that claimers never wait for each other.
+-- Takes tasks of the claimer's kinds from behind buckets that have room, one bucket after another by
+-- turn. Buckets locked by someone else are passed over, so that claimers never wait for each other.
 with open as materialized (
     select b.name, b.capacity - b.in_use as room
     from holdfast.buckets b
     where (b.capacity is null or b.in_use < b.capacity)
         and b.paused_at is null
-        and b.parked_at is null
         and exists (
             -- Something that this claimer may start: a bucket that can give nothing must not take a place.
             select from holdfast.waiting w
             where w.bucket = b.name
                 and w.queue = any (%(queues)s::text[])
+                and (%(kinds)s::text[] is null or w.kind = any (%(kinds)s::text[]))
                 and not exists (
                     select from holdfast.queues q
                     where q.name = w.queue and q.paused_at is not null
                 )
                 and not exists (
                     select from holdfast.buckets k
-                    where k.kind = w.kind and (k.paused_at is not null or k.parked_at is not null)
+                    where k.kind = w.kind and k.paused_at is not null
                 )
         )
     order by b.turn, b.name
@@ -485,13 +516,14 @@ with open as materialized (
             from holdfast.waiting c
             where c.bucket = o.name
                 and c.queue = any (%(queues)s::text[])
+                and (%(kinds)s::text[] is null or c.kind = any (%(kinds)s::text[]))
                 and not exists (
                     select from holdfast.queues q
                     where q.name = c.queue and q.paused_at is not null
                 )
                 and not exists (
                     select from holdfast.buckets k
-                    where k.kind = c.kind and (k.paused_at is not null or k.parked_at is not null)
+                    where k.kind = c.kind and k.paused_at is not null
                 )
             order by c.priority, c.position, c.id
             limit least(o.room, %(limit)s)
@@ -520,7 +552,7 @@ with open as materialized (
 select
     t.id::text, s.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
     t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, s.bucket, t.max_attempts, t.timeout_seconds,
-    t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, now() as claimed_at
+    t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.alone, now() as claimed_at
 from started s
 cross join lateral (
     select c.* from holdfast.tasks c where c.id = s.id offset 0
@@ -616,7 +648,7 @@ with verdicts as materialized (
     select v.*
     from jsonb_to_recordset(%(verdicts)s::jsonb) as v (
         id uuid, fence bigint, move text, after_seconds double precision, reason text, progress real,
-        attempts integer, failures smallint, crashes smallint, polls integer, rate_limits smallint,
+        attempts integer, failures smallint, crashes smallint, polls integer, rate_limits smallint, alone boolean,
         failure_class text, error_code text, error_message text, error_stack text, dead_reason text
     )
 ), clock as materialized (
@@ -642,6 +674,7 @@ with verdicts as materialized (
         crashes = t.crashes + g.crashes,
         polls = t.polls + g.polls,
         rate_limits = t.rate_limits + g.rate_limits,
+        alone = coalesce(g.alone, t.alone),
         progress = greatest(t.progress, g.progress),
         last_attempt_at = c.now,
         run_at = case when g.after_seconds is null then t.run_at
@@ -704,7 +737,8 @@ with locked as materialized (
 update holdfast.buckets b
 set in_use = b.in_use - l.tasks
 from locked l
-where b.name = l.name;
+where b.name = l.name
+returning b.name;
 
 
 -- name: note_late
@@ -736,7 +770,7 @@ where v.move = 'complete' and exists (
 select
     t.id::text, r.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
     t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, r.bucket, t.max_attempts, t.timeout_seconds,
-    t.attempts, t.failures, t.crashes, t.polls, t.rate_limits,
+    t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.alone,
     r.started_at, r.worker::text, false as overdue, false as alone
 from holdfast.running r
 join holdfast.tasks t on t.id = r.id
@@ -749,10 +783,11 @@ where r.worker = %(worker)s::uuid;
 select
     t.id::text, r.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
     t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, r.bucket, t.max_attempts, t.timeout_seconds,
-    t.attempts, t.failures, t.crashes, t.polls, t.rate_limits,
+    t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.alone,
     r.started_at, r.worker::text,
     w.lost_at is null and w.id is not null as overdue,
-    not exists (select from holdfast.running o where o.worker = r.worker and o.id <> r.id) as alone
+    -- Of a worker that is not known nothing is known: null.
+    case when w.id is not null then not exists (select from holdfast.running o where o.worker = r.worker and o.id <> r.id) end as alone
 from holdfast.running r
 left join holdfast.workers w on w.id = r.worker
 join holdfast.tasks t on t.id = r.id
@@ -763,31 +798,77 @@ limit %(limit)s;
 
 
 -- name: register_worker
-insert into holdfast.workers (id, name, lease_expires_at)
-values (%(worker)s::uuid, %(name)s, now() + make_interval(secs => %(lease)s::double precision));
+insert into holdfast.workers (id, name, lease_expires_at, queues, kinds)
+values (
+    %(worker)s::uuid, %(name)s, now() + make_interval(secs => %(lease)s::double precision),
+    %(queues)s::text[], %(kinds)s::text[]
+);
 
 
 -- name: renew
--- One statement per executor and interval, whatever it holds; a worker declared lost stays lost.
+-- One statement per supervisor and interval, whatever its executors hold; a worker declared lost stays
+-- lost.
 update holdfast.workers w
 set lease_expires_at = now() + make_interval(secs => %(lease)s::double precision)
-where w.id = %(worker)s::uuid and w.lost_at is null and w.lease_expires_at > now()
-returning w.lease_expires_at;
+where w.id = any (%(workers)s::uuid[]) and w.lost_at is null and w.lease_expires_at > now()
+returning w.id::text;
 
 
 -- name: lose_workers
--- A worker whose lease has ended is declared lost before anything is taken from it.
-update holdfast.workers w
-set lost_at = now()
-where w.lost_at is null and w.lease_expires_at <= now()
-returning w.id::text;
+-- A worker whose lease has ended is declared lost before anything is taken from it. Also tells when the
+-- next lease would end.
+with lost as (
+    update holdfast.workers w
+    set lost_at = now()
+    where w.lost_at is null and w.lease_expires_at <= now()
+    returning w.id
+)
+select
+    (select coalesce(array_agg(l.id::text), '{}') from lost l),
+    (
+        select extract(epoch from min(w.lease_expires_at) - now())::double precision
+        from holdfast.workers w
+        where w.lost_at is null and w.lease_expires_at > now()
+    );
 
 
 -- name: retire_worker
 -- Gone on purpose, or lost and with nothing left in its name.
 delete from holdfast.workers w
 where w.id = %(worker)s::uuid
-    and not exists (select from holdfast.running r where r.worker = w.id);
+    and not exists (select from holdfast.running r where r.worker = w.id)
+returning w.id::text;
+
+
+-- name: prune_workers
+-- Lost workers of which nothing is left, after people had a day to see them.
+delete from holdfast.workers w
+where w.lost_at < now() - interval '1 day'
+    and not exists (select from holdfast.running r where r.worker = w.id)
+returning w.id::text;
+
+
+-- name: take_maintenance
+-- The lease on the chores: renewed by its holder, taken by another once it has ended. Answers whether it
+-- is the asker's, and for how long it holds.
+with taken as (
+    insert into holdfast.maintenance as m (name, holder, expires_at)
+    values ('maintenance', %(holder)s::uuid, now() + make_interval(secs => %(lease)s::double precision))
+    on conflict (name) do update
+    set holder = excluded.holder, expires_at = excluded.expires_at
+    where m.holder = excluded.holder or m.expires_at <= now()
+    returning m.expires_at
+)
+select true, extract(epoch from t.expires_at - now())::double precision from taken t
+union all
+select false, greatest(0, extract(epoch from m.expires_at - now()))::double precision
+from holdfast.maintenance m
+where not exists (select from taken);
+
+
+-- name: leave_maintenance
+delete from holdfast.maintenance m
+where m.holder = %(holder)s::uuid;
 
 
 -- name: request_cancel
@@ -961,30 +1042,132 @@ select id::text from changed;
 
 -- name: close_kind
 -- Tasks of the kind step behind its bucket as claims meet them; running ones go on.
-insert into holdfast.buckets as b (name, kind, paused_at, paused_by, paused_until, pause_reason, parked_at)
-values (
-    'kind:' || %(kind)s::text, %(kind)s,
-    case when %(gate)s = 'paused' then now() end, %(by)s, %(until)s, %(reason)s,
-    case when %(gate)s = 'parked' then now() end
-)
+insert into holdfast.buckets as b (name, kind, paused_at, paused_by, paused_until, pause_reason)
+values ('kind:' || %(kind)s::text, %(kind)s, now(), %(by)s, %(until)s, %(reason)s)
 on conflict (name) do update
-set kind = excluded.kind,
-    paused_at = coalesce(b.paused_at, excluded.paused_at),
-    paused_by = coalesce(excluded.paused_by, b.paused_by),
-    paused_until = coalesce(excluded.paused_until, b.paused_until),
-    pause_reason = coalesce(excluded.pause_reason, b.pause_reason),
-    parked_at = coalesce(b.parked_at, excluded.parked_at);
+set kind = excluded.kind, opened_at = null, paused_at = coalesce(b.paused_at, excluded.paused_at),
+    paused_by = excluded.paused_by, paused_until = excluded.paused_until, pause_reason = excluded.pause_reason;
 
 
 -- name: open_kind
 update holdfast.buckets b
-set paused_at = case when %(gate)s = 'paused' then null else b.paused_at end,
-    paused_by = case when %(gate)s = 'paused' then null else b.paused_by end,
-    paused_until = case when %(gate)s = 'paused' then null else b.paused_until end,
-    pause_reason = case when %(gate)s = 'paused' then null else b.pause_reason end,
-    parked_at = case when %(gate)s = 'parked' then null else b.parked_at end
+set paused_at = null, paused_by = null, paused_until = null, pause_reason = null
 where b.kind = %(kind)s
 returning b.name;
+
+
+-- name: gate_kind
+-- Not every worker knows this kind: its tasks step behind a bucket, where only those who do look.
+insert into holdfast.buckets as b (name, kind)
+values ('kind:' || %(kind)s::text, %(kind)s)
+on conflict (name) do update
+set kind = excluded.kind, opened_at = null
+where b.kind is null;
+
+
+-- name: tend_gates
+-- Marks the gates of kinds that no live worker serves, and opens those that every live worker passes.
+-- A gate is opened first and removed a minute later: claims that still see it may put tasks behind it.
+with recursive waiting_kinds as (
+    -- Each kind once, by as many probes of the index as there are kinds.
+    (select w.kind from holdfast.waiting w order by w.kind limit 1)
+    union all
+    select (select w.kind from holdfast.waiting w where w.kind > k.kind order by w.kind limit 1)
+    from waiting_kinds k
+    where k.kind is not null
+), live as materialized (
+    select w.kinds from holdfast.workers w where w.lost_at is null and w.lease_expires_at > now()
+), made as (
+    -- Behind a limit nobody meets a task whose kind is not served, so nobody puts a gate before it.
+    insert into holdfast.buckets as b (name, kind, parked_at)
+    select 'kind:' || k.kind, k.kind, now()
+    from waiting_kinds k
+    where k.kind is not null
+        and not exists (select from live l where k.kind = any (l.kinds))
+        and not exists (select from holdfast.buckets g where g.kind = k.kind)
+    order by 1
+    on conflict (name) do update
+    set kind = excluded.kind, parked_at = excluded.parked_at, opened_at = null
+    where b.kind is null
+    returning b.kind
+), gates as materialized (
+    select
+        b.name, b.parked_at, b.paused_at is null and b.capacity is null as idle,
+        exists (select from live l where b.kind = any (l.kinds)) as served,
+        exists (select from live l where b.kind <> all (l.kinds)) as unknown_to_some
+    from holdfast.buckets b
+    where b.kind is not null
+), parked as (
+    update holdfast.buckets b
+    set parked_at = now()
+    from gates g
+    where b.name = g.name and not g.served and b.parked_at is null
+    returning b.kind
+), returned as (
+    update holdfast.buckets b
+    set parked_at = null
+    from gates g
+    where b.name = g.name and g.served and b.parked_at is not null
+    returning b.kind
+), opened as (
+    update holdfast.buckets b
+    set kind = null, opened_at = now()
+    from gates g
+    where b.name = g.name and g.idle and g.served and not g.unknown_to_some and g.parked_at is null
+        and b.paused_at is null and b.capacity is null
+), removed as (
+    delete from holdfast.buckets b
+    where b.kind is null and b.opened_at < now() - interval '1 minute' and b.in_use = 0
+        and not exists (select from holdfast.waiting w where w.bucket = b.name)
+)
+select p.kind, 'parked' from parked p
+union all
+select m.kind, 'parked' from made m
+union all
+select r.kind, 'returned' from returned r
+union all
+select b.kind, 'waits'
+from gates g
+join holdfast.buckets b on b.name = g.name
+where g.parked_at is not null and not g.served;
+
+
+-- name: restart_gates
+-- Whoever takes over the chores has not seen how long a kind was without a worker: its grace begins anew.
+update holdfast.buckets b
+set parked_at = now()
+where b.parked_at is not null
+returning b.kind;
+
+
+-- name: unroute
+-- Tasks that waited longer than the grace for a worker that knows their kind fail for good.
+with stepped_out as (
+    delete from holdfast.waiting w
+    where w.ctid = any (array(
+        select c.ctid
+        from holdfast.buckets b
+        join holdfast.waiting c on c.kind = b.kind
+        where b.kind is not null and b.parked_at <= now() - make_interval(secs => %(grace)s::double precision)
+            -- While nobody is there at all, nobody is missing.
+            and exists (select from holdfast.workers l where l.lost_at is null and l.lease_expires_at > now())
+        limit %(limit)s
+        for update of c skip locked
+    ))
+    returning w.id
+), changed as (
+    update holdfast.tasks t
+    set mark = 'failed', marked_at = now(), failed_at = now(), dead_reason = 'non_retryable',
+        failure_class = 'unroutable', error_code = 'TASK_PAYLOAD_UNSUPPORTED',
+        error_message = 'no worker has a handler for the kind ' || t.kind, error_stack = null
+    from stepped_out s
+    where t.id = s.id and t.mark is null
+    returning t.id, t.kind
+), counted as (
+    insert into holdfast.settled_deltas (settled_at, tasks, run_seconds, kind, ended_as)
+    select now(), count(*), 0, c.kind, 'fail' from changed c group by c.kind
+)
+select c.id::text from changed c;
 
 
 -- name: pause_queue
@@ -998,7 +1181,7 @@ set paused_at = coalesce(q.paused_at, now()), paused_by = excluded.paused_by,
 -- name: resume_queue
 update holdfast.queues q
 set paused_at = null, paused_by = null, paused_until = null, pause_reason = null
-where q.name = %(queue)s
+where q.name = %(queue)s and q.paused_at is not null
 returning q.name;
 
 

@@ -32,6 +32,7 @@ class Upkeep:
         await self._operator.reopen(conn)
         await self._operator.prune_keys(conn)
         await self._operator.prune_cancel_requests(conn)
+        await self._operator.prune_workers(conn)
         await self._operator.prune_cancelled(conn, CANCELLED_DAYS, now=now)
         await self.roll_up(conn, now)
         dropped: list[str] = []

@@ -10,3 +10,139 @@ select
     s.error_message, s.error_stack, s.failed_at
 from holdfast.task_states s
 where s.id = %(id)s::uuid;
+
+
+-- name: list_marked
+-- Failed, cancelled or paused tasks, the newest mark first; by an index of their own.
+select
+    t.id::text, t.kind, t.queue, t.mark as state, t.attempts, t.failures, t.subject, t.trace_id, t.enqueued_at, null::timestamptz,
+    t.marked_at, t.dead_reason, t.error_code, coalesce(t.error_message, t.mark_reason)
+from holdfast.tasks t
+where t.mark = %(state)s
+    and (%(kind)s::text is null or t.kind = %(kind)s)
+    and (%(queue)s::text is null or t.queue = %(queue)s)
+    and (%(subject)s::text is null or t.subject = %(subject)s)
+    and (
+        %(before)s::uuid is null
+        or (t.marked_at, t.id) < (select b.marked_at, b.id from holdfast.tasks b where b.id = %(before)s::uuid)
+    )
+order by t.marked_at desc, t.id desc
+limit %(limit)s;
+
+
+-- name: list_alive
+-- Tasks that have not completed, the newest first.
+select
+    t.id::text, t.kind, t.queue,
+    case when t.mark is not null then t.mark when r.id is not null then 'running' else 'queued' end as state,
+    t.attempts, t.failures, t.subject, t.trace_id, t.enqueued_at, case when t.mark is null and r.id is null then t.run_at end,
+    t.marked_at, t.dead_reason, t.error_code, coalesce(t.error_message, t.mark_reason)
+from holdfast.tasks t
+left join holdfast.running r on r.id = t.id
+where (%(state)s::text is null or (t.mark is null and (r.id is not null) = (%(state)s = 'running')))
+    and (%(kind)s::text is null or t.kind = %(kind)s)
+    and (%(queue)s::text is null or t.queue = %(queue)s)
+    and (%(subject)s::text is null or t.subject = %(subject)s)
+    and (%(before)s::uuid is null or t.id < %(before)s::uuid)
+order by t.id desc
+limit %(limit)s;
+
+
+-- name: list_completed
+-- What has completed, the newest first.
+select
+    h.id::text, h.kind, h.queue, 'completed' as state, h.attempts, h.failures, h.subject, h.trace_id, h.enqueued_at, null::timestamptz,
+    h.finished_at, null, null, null
+from holdfast.task_history h
+where (%(kind)s::text is null or h.kind = %(kind)s)
+    and (%(queue)s::text is null or h.queue = %(queue)s)
+    and (%(subject)s::text is null or h.subject = %(subject)s)
+    and (%(before)s::uuid is null or h.id < %(before)s::uuid)
+order by h.id desc
+limit %(limit)s;
+
+
+-- name: attempts
+-- Every claim of a task that ended otherwise than in success.
+select a.fence, a.ended_as, a.started_at, a.ended_at, a.error_code, coalesce(a.error_message, a.reason), a.worker::text
+from holdfast.task_attempts a
+where a.task_id = %(id)s::uuid
+order by a.fence, a.ended_at;
+
+
+-- name: queues
+-- Each queue with what waits in it; exact, so not for pages that are looked at all day.
+with waits as (
+    select r.queue, count(*) filter (where r.run_at <= now()) as ready, count(*) filter (where r.run_at > now()) as scheduled,
+        0::bigint as behind, 0::bigint as running, min(r.run_at) filter (where r.run_at <= now()) as oldest
+    from holdfast.ready r group by r.queue
+    union all
+    select w.queue, 0, 0, count(*), 0, null from holdfast.waiting w group by w.queue
+    union all
+    select t.queue, 0, 0, 0, count(*), null from holdfast.running r join holdfast.tasks t on t.id = r.id group by t.queue
+    union all
+    select q.name, 0, 0, 0, 0, null from holdfast.queues q
+    union all
+    select u.queue, 0, 0, 0, 0, null from holdfast.workers w cross join unnest(w.queues) u (queue) where w.lost_at is null
+)
+select
+    s.queue, sum(s.ready)::bigint, sum(s.scheduled)::bigint, sum(s.behind)::bigint, sum(s.running)::bigint, min(s.oldest),
+    (select count(*) from holdfast.workers w where w.lost_at is null and w.lease_expires_at > now() and s.queue = any (w.queues)),
+    max(q.paused_at), max(q.paused_by), max(q.pause_reason), max(q.paused_until)
+from waits s
+left join holdfast.queues q on q.name = s.queue
+group by s.queue
+order by s.queue;
+
+
+-- name: workers
+-- Every executor that is known, the lost ones last.
+select
+    w.id::text, w.name, w.registered_at, w.lease_expires_at, w.lost_at, w.queues, w.kinds,
+    (select count(*) from holdfast.running r where r.worker = w.id)
+from holdfast.workers w
+order by w.lost_at nulls first, w.name, w.registered_at;
+
+
+-- name: totals
+-- How many tasks are marked, and what ended in the last hour.
+select
+    (select count(*) from holdfast.tasks t where t.mark = 'failed'),
+    (select count(*) from holdfast.tasks t where t.mark = 'paused'),
+    (
+        select coalesce(sum(x.tasks), 0)
+        from (
+            select d.tasks from holdfast.settled_deltas d where d.ended_as = 'complete' and d.settled_at > now() - interval '1 hour'
+            union all
+            select m.tasks from holdfast.settled_minutes m where m.ended_as = 'complete' and m.minute > now() - interval '1 hour'
+        ) x
+    )::bigint,
+    (select max(t.marked_at) from holdfast.tasks t where t.mark = 'failed');
+
+
+-- name: why
+-- What stands in the way of one task that is queued.
+select
+    r.id is not null, r.run_at, w.bucket, b.capacity, b.in_use, b.paused_at, b.paused_by, b.pause_reason, b.parked_at,
+    q.paused_at, q.paused_by, q.pause_reason,
+    exists (
+        select from holdfast.workers l
+        where l.lost_at is null and l.lease_expires_at > now() and t.queue = any (l.queues)
+    ),
+    exists (
+        select from holdfast.workers l
+        where l.lost_at is null and l.lease_expires_at > now() and t.queue = any (l.queues) and t.kind = any (l.kinds)
+    ),
+    (
+        select count(*) from (
+            select from holdfast.ready o
+            where o.queue = r.queue and (o.priority, o.run_at, o.id) < (r.priority, r.run_at, r.id) and o.run_at <= now()
+            limit 10000
+        ) ahead
+    )
+from holdfast.tasks t
+left join holdfast.ready r on r.queue = t.queue and r.priority = t.priority and r.run_at = t.run_at and r.id = t.id
+left join holdfast.waiting w on w.id = t.id
+left join holdfast.buckets b on b.name = w.bucket
+left join holdfast.queues q on q.name = t.queue
+where t.id = %(id)s::uuid;

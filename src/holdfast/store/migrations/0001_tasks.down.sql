@@ -8,6 +8,7 @@ drop table
     holdfast.task_keys,
     holdfast.sweeps,
     holdfast.queues,
+    holdfast.maintenance,
     holdfast.workers,
     holdfast.cancel_requests,
     holdfast.running,
@@ -15,4 +16,4 @@ drop table
     holdfast.buckets,
     holdfast.ready,
     holdfast.tasks;
-drop sequence holdfast.fence;
+drop sequence holdfast.fence, holdfast.hint_0, holdfast.hint_1, holdfast.hint_2, holdfast.hint_3;

@@ -2,6 +2,11 @@
 -- in ready, waiting or running, so that claims churn narrow tables alone.
 
 create sequence holdfast.fence as bigint;
+-- When a queue (by its hash) last sent a hint, in milliseconds: a clock that needs no row and no lock.
+create sequence holdfast.hint_0 minvalue 0;
+create sequence holdfast.hint_1 minvalue 0;
+create sequence holdfast.hint_2 minvalue 0;
+create sequence holdfast.hint_3 minvalue 0;
 comment on sequence holdfast.fence is 'one value per claim statement: the lease token and the fencing token';
 
 -- Columns that every claim reads come first: what lies behind them need not be looked at.
@@ -14,6 +19,7 @@ create table holdfast.tasks (
     failures smallint not null default 0,
     crashes smallint not null default 0,
     rate_limits smallint not null default 0,
+    alone boolean not null default false,
     priority smallint not null check (priority between 0 and 3),
     version smallint not null default 1,
     kind text not null,
@@ -43,8 +49,7 @@ create table holdfast.tasks (
     constraint timeout_is_finite check (timeout_seconds > 0 and timeout_seconds < 1e8)
 ) with (
     fillfactor = 90,
-    autovacuum_vacuum_scale_factor = 0.02,
-    autovacuum_vacuum_cost_delay = 0
+    autovacuum_vacuum_scale_factor = 0.02
 );
 comment on table holdfast.tasks is 'the facts of every task that has not completed; failed, cancelled and paused are marked here';
 
@@ -65,8 +70,7 @@ create table holdfast.ready (
     bucket text,
     primary key (queue, priority, run_at, id)
 ) with (
-    autovacuum_vacuum_scale_factor = 0.02,
-    autovacuum_vacuum_cost_delay = 0
+    autovacuum_vacuum_scale_factor = 0.02
 );
 comment on table holdfast.ready is 'what may start now, or at its time';
 
@@ -80,7 +84,8 @@ create table holdfast.buckets (
     paused_by text,
     paused_until timestamptz,
     pause_reason text,
-    parked_at timestamptz
+    parked_at timestamptz,
+    opened_at timestamptz
 ) with (fillfactor = 50, autovacuum_vacuum_cost_delay = 0);
 comment on table holdfast.buckets is 'what tasks stand behind: a limit, a pause, a missing handler';
 
@@ -94,10 +99,10 @@ create table holdfast.waiting (
     kind text not null,
     primary key (bucket, priority, position, id)
 ) with (
-    autovacuum_vacuum_scale_factor = 0.02,
-    autovacuum_vacuum_cost_delay = 0
+    autovacuum_vacuum_scale_factor = 0.02
 );
 create unique index waiting_id on holdfast.waiting (id);
+create index waiting_kind on holdfast.waiting (kind);
 comment on table holdfast.waiting is 'what is due but stands behind a bucket';
 
 -- Rows are inserted and deleted, never updated: the statements that settle find them by their place.
@@ -109,8 +114,7 @@ create table holdfast.running (
     worker uuid not null,
     bucket text
 ) with (
-    autovacuum_vacuum_scale_factor = 0.02,
-    autovacuum_vacuum_cost_delay = 0
+    autovacuum_vacuum_scale_factor = 0.02
 );
 comment on table holdfast.running is 'what a worker holds, under a fence';
 
@@ -128,9 +132,18 @@ create table holdfast.workers (
     name text not null,
     registered_at timestamptz not null default now(),
     lease_expires_at timestamptz not null,
-    lost_at timestamptz
+    lost_at timestamptz,
+    queues text[] not null default '{}',
+    kinds text[] not null default '{}'
 ) with (fillfactor = 50, autovacuum_vacuum_cost_delay = 0);
 comment on table holdfast.workers is 'one lease per executor, renewed in one statement';
+
+create table holdfast.maintenance (
+    name text primary key,
+    holder uuid not null,
+    expires_at timestamptz not null
+) with (fillfactor = 50, autovacuum_vacuum_cost_delay = 0);
+comment on table holdfast.maintenance is 'the lease of whoever does the chores of the whole installation';
 
 create table holdfast.queues (
     name text primary key,
@@ -209,7 +222,7 @@ create table holdfast.settled_deltas (
     run_seconds double precision not null,
     kind text not null,
     ended_as text not null
-) with (autovacuum_vacuum_cost_delay = 0);
+);
 comment on table holdfast.settled_deltas is 'one row per settling group, kind and outcome; rolled up by minute';
 
 create table holdfast.settled_minutes (

@@ -1,0 +1,97 @@
+"""Payloads and results as JSON: by the type that a handler declares, by version, checked at the edge."""
+
+import inspect
+import json
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, to_json
+
+from holdfast.core.errors import BadHandler, BadPayload, VersionUnknown
+from holdfast.core.handler import Task
+
+Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def payload_type(kind: str, function: Callable[..., object]) -> Any:
+    """What the handler of a kind takes: the P of its `Task[P]`, or anything."""
+    if not callable(function):
+        raise BadHandler(f'{function!r} is not a function: write @app.task("{kind}") above a function')
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        raise BadHandler(f"the handler of {kind} yields: a handler returns a value or an outcome")
+    parameters = list(inspect.signature(function).parameters.values())
+    rest = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    required = [one for one in parameters if one.default is one.empty and one.kind not in rest]
+    if len(parameters) < 1 or len(required) > 1:
+        raise BadHandler(
+            f"the handler of {kind} takes {len(required)} arguments: it is given one, the task "
+            "(def handler(task: Task[Payload]))"
+        )
+    try:
+        hints = typing.get_type_hints(function)
+    except NameError as error:
+        raise BadHandler(
+            f"the annotations of the handler of {kind} cannot be read: {error}; define the payload before it"
+        ) from error
+    hint = hints.get(parameters[0].name, Task[Any])
+    if typing.get_origin(hint) is Task:
+        return typing.get_args(hint)[0]
+    if hint is Task or hint is Any:
+        return Any
+    raise BadHandler(
+        f"the handler of {kind} takes a {getattr(hint, '__name__', hint)}: it is given a task, so write "
+        f"Task[{getattr(hint, '__name__', hint)}] and read task.payload"
+    )
+
+
+class Codec:
+    """How one kind's payloads are written and read."""
+
+    def __init__(self, kind: str, payload: Any, version: int, upgrades: Mapping[int, Upgrade]) -> None:
+        self._kind = kind
+        self._version = version
+        self._upgrades = upgrades
+        self._type = TypeAdapter(payload)
+        missing = [step for step in range(min(upgrades, default=version), version) if step not in upgrades]
+        if missing or any(step >= version or step < 1 for step in upgrades):
+            raise BadHandler(
+                f"kind {kind} has version {version} and upgrades from {sorted(upgrades)}: give one for each "
+                "version from the oldest that may still wait, up to the one before this"
+            )
+
+    def encode(self, payload: object) -> str:
+        """A payload as JSON text, if it is what the kind takes."""
+        try:
+            # Strict about the model, lenient about how it was made: a dict with the right fields will do.
+            checked = self._type.validate_python(payload)
+            return self._type.dump_json(checked).decode()
+        except ValidationError as error:
+            raise BadPayload(f"a {self._kind} task takes another payload: {_first(error)}") from error
+        except (PydanticSerializationError, UnicodeEncodeError) as error:
+            raise BadPayload(
+                f"the payload of a {self._kind} task cannot be written as JSON: {error}"
+            ) from error
+
+    def decode(self, text: str, version: int) -> object:
+        """A payload of any known version, as the handler takes it now."""
+        if version == self._version:
+            return self._type.validate_json(text)
+        if version > self._version or version not in self._upgrades:
+            raise VersionUnknown(self._kind, version, self._version)
+        values = json.loads(text)
+        for step in range(version, self._version):
+            values = self._upgrades[step](values)
+        return self._type.validate_python(values)
+
+
+def encode_result(result: object) -> str:
+    """A result as JSON text; models and dates are written as pydantic writes them."""
+    return to_json(result).decode()
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return f"{place}: {first['msg']}" if place else str(first["msg"])

@@ -1,0 +1,172 @@
+"""A kind of task: its handler, and the ways to enqueue one."""
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
+
+from holdfast.api.codec import Codec
+from holdfast.api.desk import Desk
+from holdfast.api.handles import TaskHandle
+from holdfast.core.errors import Misused
+from holdfast.core.handler import Handler, Task
+from holdfast.core.outcome import Duration, as_seconds
+from holdfast.core.task import PRIORITIES, Enqueued, NewTask, Unique
+from holdfast.store.bridges import bridge_async, bridge_sync
+from holdfast.store.enqueue import Enqueuer
+from holdfast.store.operate import Operator
+
+P = TypeVar("P")
+Moment = datetime | timedelta
+
+
+class TaskOptions(TypedDict, total=False):
+    """What can be said of one task beside its payload; a timedelta for a time means from now on."""
+
+    queue: str
+    priority: int
+    run_at: Moment
+    expires_at: Moment
+    subject: str
+    trace_id: str
+    key: str
+    unique: Literal["key", "queued", "replace"]
+    lane: str
+    max_attempts: int
+    timeout: Duration
+    id: str
+
+
+class Intake:
+    """Where tasks are handed in: the enqueuer, and the app's own connections."""
+
+    def __init__(self, enqueuer: Enqueuer, desk: Desk, operator: Operator) -> None:
+        self.desk = desk
+        self.operator = operator
+        self._enqueuer = enqueuer
+
+    async def enqueue(self, tasks: Sequence[NewTask], conn: object | None) -> list[TaskHandle]:
+        """In the caller's transaction, or in one of its own."""
+        if conn is not None:
+            return self._handles(await self._enqueuer.enqueue(bridge_async(conn), tasks))
+        return self._handles(
+            await self.desk.use(lambda own: self._enqueuer.enqueue(bridge_async(own), tasks))
+        )
+
+    def enqueue_sync(self, tasks: Sequence[NewTask], conn: object | None) -> list[TaskHandle]:
+        """The same, where calls block."""
+        if conn is not None:
+            return self._handles(self._enqueuer.enqueue_sync(bridge_sync(conn), tasks))
+        return self._handles(
+            self.desk.use_sync(lambda own: self._enqueuer.enqueue_sync(bridge_sync(own), tasks))
+        )
+
+    def _handles(self, enqueued: Iterable[Enqueued]) -> list[TaskHandle]:
+        return [TaskHandle(one.id, one.created, self.desk, self.operator) for one in enqueued]
+
+
+class Kind(Generic[P]):
+    """A function with a name that tasks are enqueued under; called, it is the function itself."""
+
+    def __init__(
+        self, function: Callable[[Task[P]], Any], handler: Handler, codec: Codec, intake: Intake
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.name = handler.kind
+        self.handler = handler
+        self._function = function
+        self._codec = codec
+        self._intake = intake
+
+    def __call__(self, task: Task[P]) -> Any:
+        """Call the handler as the plain function that it is."""
+        return self._function(task)
+
+    def __repr__(self) -> str:
+        return f"<kind {self.name}>"
+
+    def new(self, payload: P, **options: Unpack[TaskOptions]) -> NewTask:
+        """A task that is not enqueued yet, for `app.enqueue_many`."""
+        return _new(self.handler, self._codec.encode(payload), options)
+
+    async def enqueue(
+        self, payload: P, *, conn: object | None = None, **options: Unpack[TaskOptions]
+    ) -> TaskHandle:
+        """Add one task: in the transaction of `conn`, or at once on a connection of the app's own."""
+        (handle,) = await self._intake.enqueue([self.new(payload, **options)], conn)
+        return handle
+
+    async def enqueue_many(
+        self, payloads: Iterable[P], *, conn: object | None = None, **options: Unpack[TaskOptions]
+    ) -> list[TaskHandle]:
+        """Add many tasks in one statement, all with the same options."""
+        if "key" in options or "id" in options:
+            raise Misused(
+                f"one key or id cannot stand for many {self.name} tasks: make each with "
+                f"{self.name}'s new(payload, key=…) and pass them to app.enqueue_many"
+            )
+        return await self._intake.enqueue([self.new(payload, **options) for payload in payloads], conn)
+
+    def enqueue_sync(
+        self, payload: P, *, conn: object | None = None, **options: Unpack[TaskOptions]
+    ) -> TaskHandle:
+        """Add one task where calls block: with a psycopg Connection, a SQLAlchemy Session or Connection."""
+        (handle,) = self._intake.enqueue_sync([self.new(payload, **options)], conn)
+        return handle
+
+
+def _new(handler: Handler, payload: str, options: TaskOptions) -> NewTask:
+    unknown = sorted(set(options) - set(TaskOptions.__annotations__))
+    if unknown:
+        known = ", ".join(TaskOptions.__annotations__)
+        raise Misused(
+            f"a {handler.kind} task has no option {', '.join(unknown)}: there are {known}; "
+            "a delay is run_at=timedelta(…)"
+        )
+    priority = options.get("priority", 2)
+    if priority not in PRIORITIES:
+        raise Misused(f"priority {priority} does not exist: it is 0 (most urgent), 1, 2 (usual) or 3")
+    attempts = options.get("max_attempts")
+    if attempts is not None and attempts < 1:
+        raise Misused(f"max_attempts is {attempts}: a task has at least one attempt")
+    key, lane = options.get("key"), options.get("lane")
+    unique = Unique(options.get("unique", "key"))
+    if unique is not Unique.KEY and key is None:
+        raise Misused(f'unique="{unique}" says what a second task of the same key means: give it a key')
+    for name, text in (("key", key), ("lane", lane), ("queue", options.get("queue"))):
+        if text == "":
+            raise Misused(f"{name} is empty: leave it out, or give it a name")
+    timeout = options.get("timeout")
+    return NewTask(
+        handler.kind,
+        payload,
+        id=options.get("id"),
+        queue=options.get("queue", handler.queue),
+        priority=priority,
+        version=handler.version,
+        run_at=_moment("run_at", options.get("run_at")),
+        expires_at=_moment("expires_at", options.get("expires_at")),
+        subject=options.get("subject"),
+        trace_id=options.get("trace_id"),
+        key=key,
+        unique=unique,
+        bucket=None if lane is None else f"lane:{lane}",
+        max_attempts=attempts,
+        timeout_seconds=None if timeout is None else positive("timeout", timeout),
+    )
+
+
+def positive(name: str, duration: Duration) -> float:
+    """A duration in seconds that is longer than nothing."""
+    seconds = as_seconds(duration)
+    if not 0 < seconds < 1e8:
+        raise Misused(f"{name} is {seconds:g} s: it must be more than nothing, and less than three years")
+    return seconds
+
+
+def _moment(name: str, moment: Moment | None) -> datetime | None:
+    if isinstance(moment, timedelta):
+        return datetime.now(UTC) + moment
+    if moment is not None and moment.tzinfo is None:
+        raise Misused(f"{name} is {moment}, without a time zone: write datetime.now(UTC) + …, or a timedelta")
+    return moment

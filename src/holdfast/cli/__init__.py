@@ -1,0 +1,1 @@
+"""The command `holdfast`, and the entries of the processes that a worker starts."""

@@ -1,0 +1,56 @@
+"""Loads an app in a process of its own and tells what the supervisor must know of it.
+
+    python -m holdfast.cli.describe MODULE:NAME PARENT
+
+The supervisor itself imports no user code: not even to learn where the database is.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from holdfast.cli.load import load
+from holdfast.config import Settings
+from holdfast.core.errors import AppNotFound
+from holdfast.runtime.process import die_with_parent
+
+_REFUSED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """An app from outside."""
+
+    settings: Settings
+    kinds: tuple[str, ...]
+
+
+def describe(path: str) -> Described:
+    """Ask another process what the app at this path is; whatever it prints of its own goes to stderr."""
+    command = [sys.executable, "-m", "holdfast.cli.describe", path, str(os.getpid())]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 (ourselves)
+    if done.returncode == _REFUSED:
+        raise AppNotFound(path, done.stdout.strip())
+    if done.returncode != 0:
+        raise AppNotFound(path, "importing it failed: the traceback is above")
+    told = json.loads(done.stdout.splitlines()[-1])
+    return Described(Settings(**told["settings"]), tuple(told["kinds"]))
+
+
+def main() -> int:
+    """Print one line of JSON, the last on standard output."""
+    die_with_parent(int(sys.argv[2]))
+    try:
+        app = load(sys.argv[1])
+    except AppNotFound as error:
+        sys.stdout.write(error.why)
+        return _REFUSED
+    told = {"settings": app.settings.model_dump(), "kinds": sorted(app.handlers)}
+    sys.stdout.write("\n" + json.dumps(told) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

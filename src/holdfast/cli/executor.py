@@ -1,0 +1,60 @@
+"""The entry of an executor: `python -m holdfast.cli.executor APP WORKER WIRE FLIGHT PARENT`.
+
+Started by a supervisor, with the plan in its environment. It composes what runs tasks.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+
+from holdfast.cli.load import load
+from holdfast.observe.log import LogLines
+from holdfast.runtime.child import PLAN_VARIABLE
+from holdfast.runtime.executor import Executor
+from holdfast.runtime.flight import FlightRecord
+from holdfast.runtime.plan import Plan
+from holdfast.runtime.process import die_with_parent
+from holdfast.runtime.solo import SoloServer
+from holdfast.runtime.wire import Wire
+from holdfast.store.tasks import TaskStore
+
+
+def main() -> None:
+    """Run until the supervisor says otherwise; threads that do not end are left behind."""
+    path, worker, wire, flight, parent = sys.argv[1:]
+    die_with_parent(int(parent))
+    # Handlers that do nothing, rather than ignoring: what a task starts must not inherit deafness.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+    plan = Plan.from_json(json.loads(os.environ.pop(PLAN_VARIABLE)))
+    asyncio.run(_run(path, worker, Wire(socket.socket(fileno=int(wire))), int(flight), plan))
+
+
+async def _run(path: str, worker: str, wire: Wire, flight: int, plan: Plan) -> None:
+    app = load(path)
+    await wire.open()
+    lines = LogLines()
+    solo = SoloServer([sys.executable, "-m", "holdfast.cli.solo", path])
+    executor = Executor(
+        worker,
+        plan,
+        app.handlers,
+        TaskStore(app.settings, lines),
+        wire,
+        FlightRecord(flight, plan.concurrency),
+        solo,
+    )
+    status = await executor.run()
+    lines.flush()
+    # No waiting for threads here: what still runs was given back.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()

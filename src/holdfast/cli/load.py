@@ -1,0 +1,46 @@
+"""Loads the user's app by its dotted path; only executors and the processes below them do."""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from holdfast.config import Settings
+from holdfast.core.errors import AppNotFound
+from holdfast.core.handler import Handlers
+
+
+@runtime_checkable
+class App(Protocol):
+    """What a worker needs of an app."""
+
+    @property
+    def settings(self) -> Settings:
+        """Where its tasks live."""
+
+    @property
+    def handlers(self) -> Handlers:
+        """What it can run."""
+
+
+def load(path: str) -> App:
+    """The object at MODULE:NAME, looked for from the current folder first."""
+    module_name, colon, name = path.partition(":")
+    if not colon or not module_name or not name:
+        raise AppNotFound(path, "write MODULE:NAME, for example shop.tasks:app")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name != module_name and not module_name.startswith(f"{error.name}."):
+            raise
+        raise AppNotFound(path, f"there is no module {error.name} in {here} or on the path") from error
+    try:
+        app = getattr(module, name)
+    except AttributeError as error:
+        raise AppNotFound(path, f"{module_name} has no {name}") from error
+    if not isinstance(app, App):
+        raise AppNotFound(path, f"{name} is a {type(app).__name__}, not a Holdfast app")
+    return app

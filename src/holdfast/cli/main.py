@@ -1,0 +1,51 @@
+"""The command line's front door; each command is a module beside this one."""
+
+import sys
+
+import typer
+from pydantic import ValidationError
+
+from holdfast.cli.doctor import doctor
+from holdfast.cli.init import init
+from holdfast.cli.migrate import migrate
+from holdfast.cli.overview import status
+from holdfast.cli.queues import queues
+from holdfast.cli.tasks import tasks
+from holdfast.cli.worker import worker
+from holdfast.core.errors import HoldfastError
+
+program = typer.Typer(
+    name="holdfast",
+    help="Background work that is kept, fenced and operable, in your own PostgreSQL.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+@program.callback()
+def _commands() -> None:
+    """Background work that is kept, fenced and operable, in your own PostgreSQL."""
+
+
+for command in (init, migrate, worker, status, doctor):
+    program.command()(command)
+program.add_typer(tasks, name="task")
+program.add_typer(queues, name="queue")
+
+
+def main() -> None:
+    """Run a command; an error of ours is one line, and anything else is a traceback."""
+    try:
+        program()
+    except HoldfastError as error:
+        sys.stderr.write(f"holdfast: {error}\n")
+        sys.exit(2)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        name = "_".join(str(part) for part in wrong["loc"]).upper()
+        variable = name if name.startswith("HOLDFAST") else f"HOLDFAST_{name}"
+        sys.stderr.write(f"holdfast: the setting {variable} is wrong: {wrong['msg']}\n")
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,47 @@
+"""`holdfast migrate`: the schema, up and down, planned or granted."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.screen import AsJson, on_database, say, show_json
+from holdfast.config import Settings
+from holdfast.store.migrate import Migration, grants, migrate_down, migrate_up, pending, require_no_tasks
+from holdfast.store.pool import Conn
+
+
+def migrate(
+    plan: Annotated[bool, typer.Option("--plan", help="Show what would be applied; apply nothing.")] = False,
+    down: Annotated[bool, typer.Option("--down", help="Go back instead, to --to.")] = False,
+    to: Annotated[int, typer.Option(min=0, help="With --down: the number to go back to.")] = 0,
+    yes: Annotated[bool, typer.Option("--yes", help="With --down: although tasks are there.")] = False,
+    show_grants: Annotated[
+        bool, typer.Option("--grants", help="Print least-privilege roles as SQL, and change nothing.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Bring the schema to what this version needs."""
+    if show_grants:
+        sys.stdout.write(grants(Settings().schema_name) + "\n")
+        return
+
+    async def work(conn: Conn, settings: Settings) -> list[Migration]:
+        schema = settings.schema_name
+        if plan:
+            return await pending(conn, schema)
+        if not down:
+            return await migrate_up(conn, schema)
+        if not yes:
+            await require_no_tasks(conn, schema)
+        return await migrate_down(conn, schema, to)
+
+    done = on_database(work, migrated=False)
+    verb = "to apply" if plan else "taken back" if down else "applied"
+    if as_json:
+        show_json({"verb": verb, "migrations": [f"{one.number:04} {one.name}" for one in done]})
+        return
+    for one in done:
+        say(f"{verb}: {one.number:04} {one.name}")
+    if not done:
+        say("nothing to apply" if plan else "nothing to do: the schema is as it should be")

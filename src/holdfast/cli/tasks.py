@@ -1,0 +1,205 @@
+"""`holdfast task …`: enqueue, list, show, cancel, retry, why."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.screen import (
+    AsJson,
+    By,
+    Reason,
+    ago,
+    first_line,
+    me,
+    on_database,
+    refuse,
+    say,
+    show_json,
+    show_table,
+)
+from holdfast.config import Settings
+from holdfast.core.state import State
+from holdfast.core.task import Enqueued, NewTask, TaskView, Unique
+from holdfast.store.browse import Browser, Listed
+from holdfast.store.operate import Operator
+from holdfast.store.pool import Conn
+from holdfast.store.tasks import TaskStore
+
+tasks = typer.Typer(help="One task, or a list of them.", no_args_is_help=True)
+
+UUID_CHARACTERS = 36
+TaskId = Annotated[str, typer.Argument(metavar="TASK", help="The task's id.")]
+
+
+@tasks.command()
+def enqueue(  # noqa: PLR0913 (one for each option)
+    kind: Annotated[str, typer.Argument(help="Which handler is to run it.")],
+    payload: Annotated[str, typer.Argument(help="Its payload, as JSON.")] = "{}",
+    queue: Annotated[str, typer.Option(help="Where it waits.")] = "default",
+    priority: Annotated[int, typer.Option(min=0, max=3, help="0 is the most urgent.")] = 2,
+    delay: Annotated[float, typer.Option(min=0, help="Seconds before it may start.")] = 0.0,
+    key: Annotated[str | None, typer.Option(help="A second task of this kind and key is not made.")] = None,
+    unique: Annotated[Unique, typer.Option(help="What a second enqueue of the key means.")] = Unique.KEY,
+    subject: Annotated[str | None, typer.Option(help="What it is about.")] = None,
+    trace: Annotated[str | None, typer.Option(help="The trace it belongs to.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add one task."""
+    try:
+        json.loads(payload)
+    except ValueError as error:
+        raise typer.BadParameter(f"it is not JSON: {error}", param_hint="PAYLOAD") from error
+    run_at = datetime.now(UTC) + timedelta(seconds=delay) if delay else None
+    if unique is not Unique.KEY and key is None:
+        raise typer.BadParameter(f"{unique} says what a second task of the same key means: give --key")
+    task = NewTask(
+        kind, payload, queue=queue, priority=priority, run_at=run_at, key=key, unique=unique,
+        subject=subject, trace_id=trace,
+    )  # fmt: skip
+
+    async def work(conn: Conn, settings: Settings) -> Enqueued:
+        return await TaskStore(settings).enqueue(conn, task)
+
+    done = on_database(work)
+    if as_json:
+        show_json({"id": done.id, "created": done.created})
+    else:
+        say(f"task {done.id} is queued" if done.created else f"task {done.id} stands for this key already")
+
+
+@tasks.command("list")
+def list_tasks(  # noqa: PLR0913 (one for each option)
+    state: Annotated[State | None, typer.Option(help="Only in this state.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Only of this kind.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Only of this queue.")] = None,
+    subject: Annotated[str | None, typer.Option(help="Only about this.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many at most.")] = 20,
+    before: Annotated[str | None, typer.Option(help="Go on below this task id, the last of a page.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List tasks, the newest first; completed ones only with --state completed."""
+    if before is not None and len(before) != UUID_CHARACTERS:
+        raise typer.BadParameter(f"{before} is not the id of a task", param_hint="--before")
+
+    async def work(conn: Conn, settings: Settings) -> list[Listed]:
+        return await Browser(settings).tasks(
+            conn, state=state, kind=kind, queue=queue, subject=subject, limit=limit, before=before
+        )
+
+    found = on_database(work)
+    if as_json:
+        show_json(found)
+        return
+    show_table(
+        ["task", "kind", "queue", "state", "attempts", "enqueued", "error"],
+        [
+            (
+                one.id,
+                one.kind,
+                one.queue,
+                one.shown_state,
+                one.attempts,
+                one.enqueued_at,
+                first_line(one.error),
+            )
+            for one in found
+        ],
+        empty="no such task waits, runs or is marked; completed ones are under --state completed",
+    )
+
+
+@tasks.command()
+def show(task: TaskId, as_json: AsJson = False) -> None:
+    """Show all that is known of one task."""
+
+    async def work(conn: Conn, settings: Settings) -> tuple[TaskView, list[tuple[object, ...]], list[str]]:
+        view = await Operator(settings).show(conn, task)
+        browser = Browser(settings)
+        return view, await browser.attempts(conn, task), await browser.why(conn, view)
+
+    view, attempts, reasons = on_database(work)
+    if as_json:
+        columns = ("fence", "ended_as", "started_at", "ended_at", "error_code", "message", "worker")
+        show_json({"task": view, "attempts": [dict(zip(columns, row, strict=True)) for row in attempts]})
+        return
+    for name, value in (
+        ("task", view.id), ("kind", view.kind), ("queue", view.queue), ("state", view.state),
+        ("payload", view.payload), ("result", view.result), ("subject", view.subject), ("key", view.key),
+        ("trace", view.trace_id), ("enqueued", ago(view.enqueued_at)), ("next attempt", view.next_attempt_at),
+        ("finished", view.finished_at), ("dead because", view.dead_reason), ("reason", view.mark_reason),
+    ):  # fmt: skip
+        if value is not None:
+            say(f"{name:13} {ago(value) if isinstance(value, datetime) else value}")
+    counters = view.counters
+    say(
+        f"{'counted':13} {counters.attempts} attempts, {counters.failures} failures, "
+        f"{counters.crashes} crashes, {counters.polls} polls"
+    )
+    for reason in reasons:
+        say(f"{'why':13} {reason}")
+    if view.error is not None:
+        say(f"{'error':13} {view.error.code} ({view.error.failure_class}): {view.error.message}")
+        if view.error.stack:
+            say(view.error.stack.rstrip())
+    show_table(
+        ["fence", "ended as", "started", "ended", "code", "message", "worker"],
+        attempts,
+        empty="no attempt has failed",
+    )
+
+
+@tasks.command()
+def cancel(
+    task: TaskId, reason: Reason = "cancelled from the command line", by: By = "", as_json: AsJson = False
+) -> None:
+    """Cancel a task that waits; ask one that runs to stop."""
+
+    async def work(conn: Conn, settings: Settings) -> State:
+        return await Operator(settings, by=by or me()).cancel(conn, task, reason)
+
+    state = on_database(work)
+    if as_json:
+        show_json({"id": task, "state": state})
+    else:
+        say(
+            f"task {task} is cancelled"
+            if state is State.CANCELLED
+            else f"task {task} runs and is asked to stop"
+        )
+
+
+@tasks.command()
+def retry(
+    task: TaskId, reason: Reason = "retried from the command line", by: By = "", as_json: AsJson = False
+) -> None:
+    """Put a failed or cancelled task back to work, its counters cleared."""
+
+    async def work(conn: Conn, settings: Settings) -> tuple[bool, State]:
+        operator = Operator(settings, by=by or me())
+        done = await operator.redrive(conn, [task], reason)
+        return bool(done), (await operator.show(conn, task)).state
+
+    done, state = on_database(work)
+    if as_json:
+        show_json({"id": task, "retried": done, "state": state})
+    elif done:
+        say(f"task {task} is queued again")
+    if not done:
+        refuse(f"task {task} is {state}: only a failed or cancelled task can be retried")
+
+
+@tasks.command()
+def why(task: TaskId, as_json: AsJson = False) -> None:
+    """Say why a task has not ended."""
+
+    async def work(conn: Conn, settings: Settings) -> list[str]:
+        return await Browser(settings).why(conn, await Operator(settings).show(conn, task))
+
+    reasons = on_database(work)
+    if as_json:
+        show_json({"id": task, "because": reasons})
+        return
+    for reason in reasons:
+        say(reason)

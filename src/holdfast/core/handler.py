@@ -1,0 +1,141 @@
+"""A kind's handler and what it is given: plain values, so that the store and the runtime agree on them."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import TracebackType
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from holdfast.core.backoff import Backoff
+from holdfast.core.decide import MAX_ATTEMPTS_DEFAULT, Policy
+from holdfast.core.errors import NotInAWorker
+from holdfast.core.task import QUEUE_DEFAULT, Claim
+
+P = TypeVar("P")
+
+
+class Isolation(StrEnum):
+    """Where a plain function runs: in a thread beside others, or in a process of its own."""
+
+    THREAD = "thread"
+    PROCESS = "process"
+
+
+class Finish(Protocol):
+    """The last act of a handler: its rows and its result in one fenced commit."""
+
+    async def __aenter__(self) -> Any:
+        """The connection to write on."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Commit with the result, unless an exception came or the task was lost."""
+
+    def __enter__(self) -> Any:
+        """The connection to write on."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Commit with the result, unless an exception came or the task was lost."""
+
+
+class Finisher(Protocol):
+    """Whoever runs a handler can finish its task."""
+
+    def finish(self, task: "Task[Any]", result: object, conn: object | None) -> Finish:
+        """Begin the last act."""
+
+
+@dataclass(slots=True)
+class Task(Generic[P]):
+    """What a handler sees of the task in its hands.
+
+    `key` is the same at every attempt: pass it to whoever must not do the work twice. `fence` grows with
+    every claim: pass it to whoever can refuse an older holder. `stopping` says why the handler should
+    end: its time is over, or an operator cancelled it. A coroutine is cancelled as well; a plain
+    function that runs long looks here now and then.
+    """
+
+    id: str
+    kind: str
+    payload: P
+    key: str
+    fence: int
+    attempt: int
+    polls: int = 0
+    version: int = 1
+    subject: str | None = None
+    trace_id: str | None = None
+    stopping: str | None = None
+    # What follows is the runtime's.
+    claim: Claim | None = field(default=None, repr=False, compare=False)
+    finisher: Finisher | None = field(default=None, repr=False, compare=False)
+    settled: bool = field(default=False, repr=False, compare=False)
+    uncertain: bool = field(default=False, repr=False, compare=False)
+
+    def finish(self, result: object = None, *, conn: object | None = None) -> Finish:
+        """Write rows of your own and complete the task in one commit: `async with task.finish() as tx`.
+
+        Without `conn` it is a psycopg connection to the tasks' own database. If the task was taken
+        back meanwhile nothing is written, and `LeaseLost` is raised.
+        """
+        if self.finisher is None:
+            raise NotInAWorker(f"task {self.id} is not run by a worker, so it cannot be finished")
+        return self.finisher.finish(self, result, conn)
+
+
+Answer: TypeAlias = object
+Call: TypeAlias = Callable[[Task[Any]], Answer | Awaitable[Answer]]
+
+
+def _plain_json(payload: str, version: int) -> object:  # noqa: ARG001 (a decoder is given it)
+    """What a handler without a declared payload gets, whatever the version."""
+    return json.loads(payload)
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """How tasks of one kind are run; None means that the worker's own setting holds."""
+
+    kind: str
+    call: Call
+    awaits: bool
+    queue: str = QUEUE_DEFAULT
+    timeout_seconds: float | None = None
+    max_attempts: int | None = None
+    backoff: Backoff = field(default_factory=Backoff)
+    isolation: Isolation = Isolation.THREAD
+    permanent: tuple[type[Exception], ...] = ()
+    rate_limited: tuple[type[Exception], ...] = ()
+    decode: Callable[[str, int], object] = _plain_json
+    encode: Callable[[object], str] = json.dumps
+    version: int = 1
+
+    def policy(self, max_attempts: int = MAX_ATTEMPTS_DEFAULT) -> Policy:
+        """What this kind says of retries, and the worker where the kind says nothing."""
+        return Policy(self.max_attempts or max_attempts, self.backoff)
+
+
+Handlers: TypeAlias = Mapping[str, Handler]
+
+
+def task_of(claim: Claim, payload: object, finisher: Finisher | None = None) -> Task[Any]:
+    """The handler's view of a claim."""
+    return Task(
+        claim.id,
+        claim.kind,
+        payload,
+        claim.key or claim.id,
+        claim.fence,
+        claim.attempts + 1,
+        claim.polls,
+        claim.version,
+        claim.subject,
+        claim.trace_id,
+        None,
+        claim,
+        finisher,
+    )

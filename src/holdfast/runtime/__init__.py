@@ -1,0 +1,1 @@
+"""Makes tasks happen: a supervisor, its executors, leases, maintenance."""

@@ -1,0 +1,140 @@
+"""One executor as its supervisor sees it: a process, a wire, a flight record, a lease."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from uuid_utils import uuid7
+
+from holdfast.core.outcome import Outcome, Release, Released, WorkerLost
+from holdfast.core.task import Claim
+from holdfast.runtime.execute import overdue
+from holdfast.runtime.flight import Flight, FlightRecord
+from holdfast.runtime.plan import Plan
+from holdfast.runtime.solo import how
+from holdfast.runtime.wire import Order, Wire
+
+PLAN_VARIABLE = "HOLDFAST_EXECUTOR_PLAN"
+_GROUP_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+
+
+class Leaving(StrEnum):
+    """Why an executor is on its way out by our own will."""
+
+    DRAINING = "draining"
+    RECYCLED = "recycled"
+    ABORTED = "aborted"
+    LEASE_LOST = "lease_lost"
+    OVERDUE = "overdue"
+
+
+@dataclass(slots=True, eq=False)
+class Child:
+    """An executor process."""
+
+    worker: str
+    process: "subprocess.Popen[bytes]"
+    pidfd: int
+    wire: Wire
+    flight: FlightRecord
+    began_at: float
+    ready: bool = False
+    leaving: Leaving | None = None
+    leave_by: float = float("inf")
+    # By this process's monotonic clock, counted from before the renewal was sent.
+    lease_until: float = float("inf")
+    overdue: dict[tuple[str, int], Flight] = field(default_factory=dict)
+    killed: bool = False
+    successor: "Child | None" = None
+    # Its successor is at work: when it goes, nobody need take its place.
+    relieved: bool = False
+    # Seen past its deadline once; only what is seen twice is killed.
+    late: set[tuple[str, int]] = field(default_factory=set)
+
+    @classmethod
+    def start(cls, command: Sequence[str], plan: Plan) -> "Child":
+        """Start an executor by exec, with its ends of the wire and of the flight record."""
+        worker = str(uuid7())
+        ours, theirs = socket.socketpair()
+        flight = FlightRecord.create(plan.concurrency)
+        arguments = [worker, str(theirs.fileno()), str(flight.descriptor), str(os.getpid())]
+        # A signal to the whole group must not find it before it has learnt to ignore it: the mask is
+        # inherited, and the executor lifts it once it is ready for signals.
+        masked = signal.pthread_sigmask(signal.SIG_BLOCK, _GROUP_SIGNALS)
+        try:
+            process = subprocess.Popen(  # noqa: S603 (ourselves)
+                [*command, *arguments],
+                pass_fds=[theirs.fileno(), flight.descriptor],
+                stdin=subprocess.DEVNULL,
+                env=os.environ | {PLAN_VARIABLE: json.dumps(plan.as_json())},
+            )
+        except OSError:
+            ours.close()
+            flight.close()
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+            theirs.close()
+        return cls(worker, process, os.pidfd_open(process.pid), Wire(ours), flight, time.monotonic())
+
+    def order(self, order: Order) -> None:
+        """Say what to do."""
+        self.wire.say(order)
+
+    def kill(self) -> None:
+        """End it at once, whatever it is doing."""
+        self.killed = True
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+
+    def past_deadline(self, grace_seconds: float) -> list[Flight]:
+        """Handlers that were told to stop and did not, for longer than the grace."""
+        limit = time.monotonic() - grace_seconds
+        return [flight for flight in self.flight.flying() if flight.deadline_at < limit]
+
+    def fates(self, timeouts: Mapping[str, float]) -> "Fates":
+        """What its end means for the tasks that it held."""
+        flying = {(flight.task_id, flight.fence) for flight in self.flight.flying()}
+        status = self.process.returncode
+        died = not self.killed and (self.leaving is None or status < 0)
+        return Fates(died, flying, set(self.overdue), how(status), timeouts)
+
+    def bury(self) -> None:
+        """Let go of what the process leaves behind."""
+        self.wire.close()
+        self.flight.close()
+        os.close(self.pidfd)
+
+
+@dataclass(frozen=True, slots=True)
+class Fates:
+    """The blame rule: who is accused when a process dies.
+
+    Whoever ran past its deadline is to blame for being killed, and its neighbours are not. When the
+    process died by itself with several handlers at work nobody is accused; they run next alone. Only a
+    death alone counts against a task. What had not started goes back as if never claimed.
+    """
+
+    died: bool
+    flying: set[tuple[str, int]]
+    overdue: set[tuple[str, int]]
+    how: str
+    timeouts: Mapping[str, float]
+
+    def of(self, claim: Claim) -> Outcome:
+        """What becomes of one claim."""
+        claimed = claim.id, claim.fence
+        if claimed in self.overdue:
+            return overdue(claim.timeout_seconds or self.timeouts.get(claim.kind, 0.0))
+        if not self.died:
+            return Released(Release.COLLATERAL if self.overdue else Release.DRAINED)
+        if claimed not in self.flying:
+            return Released(Release.NOT_STARTED)
+        return WorkerLost(alone=len(self.flying) == 1, how=self.how)

@@ -1,0 +1,117 @@
+"""Calls a handler and turns whatever comes of it into an outcome; nothing escapes from here."""
+
+import asyncio
+import traceback
+from typing import Any, TypeAlias
+
+from holdfast.core.errors import VersionUnknown
+from holdfast.core.failure import ErrorCode, Failure, FailureClass
+from holdfast.core.handler import Answer, Finisher, Handler, Task, task_of
+from holdfast.core.outcome import Cancel, Complete, Fail, Failed, Finished, Outcome, Retry, Snooze, as_seconds
+from holdfast.core.task import Claim
+
+_STACK_FRAMES = 50
+
+# What a handler may raise that is its own doing. Leaving the process is a failure like any other: it
+# would take its neighbours along.
+_Raised: TypeAlias = Exception | SystemExit | KeyboardInterrupt
+
+
+def prepare(handler: Handler, claim: Claim, finisher: Finisher | None = None) -> Task[Any] | Failed:
+    """The handler's view of a claim, or why its payload cannot be read."""
+    try:
+        return task_of(claim, handler.decode(claim.payload, claim.version), finisher)
+    except VersionUnknown as error:
+        return Failed(Failure.of(FailureClass.INVALID, str(error), code=ErrorCode.PAYLOAD_UNSUPPORTED))
+    except Exception as error:  # noqa: BLE001 (a decoder is the user's code)
+        message = f"the payload of a {claim.kind} task is not what its handler takes: {error}"
+        return Failed(Failure.of(FailureClass.INVALID, message, code=ErrorCode.PAYLOAD_INVALID))
+
+
+async def execute_async(handler: Handler, task: Task[Any]) -> Outcome:
+    """Await the handler; a cancellation is passed on to whoever asked for it."""
+    try:
+        answer = await handler.call(task)  # type: ignore[misc]
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 (here it becomes an outcome)
+        return failed(handler, error)
+    return told(handler, answer)
+
+
+def execute_here(handler: Handler, task: Task[Any]) -> Outcome:
+    """Call the handler in this thread."""
+    try:
+        answer = handler.call(task)
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 (here it becomes an outcome)
+        return failed(handler, error)
+    return told(handler, answer)
+
+
+def execute_alone(handler: Handler, claim: Claim, finisher: Finisher | None = None) -> Outcome | Finished:
+    """The whole of it, in a process that does nothing else."""
+    task = prepare(handler, claim, finisher)
+    if isinstance(task, Failed):
+        return task
+    outcome = asyncio.run(execute_async(handler, task)) if handler.awaits else execute_here(handler, task)
+    return Finished(outcome) if task.settled else outcome
+
+
+def told(handler: Handler, answer: Answer) -> Outcome:
+    """The outcome that an answer stands for: itself, or success with it as the result."""
+    if answer is None:
+        return Complete()
+    try:
+        return _said(handler, answer)
+    except Exception as error:  # noqa: BLE001 (an encoder is the user's code)
+        message = f"what it returned cannot be kept: {_text(error)}"
+        return Failed(Failure.of(FailureClass.INVALID, message))
+
+
+def _said(handler: Handler, answer: Answer) -> Outcome:
+    """An outcome with values of the right types, whatever the handler put into it."""
+    match answer:
+        case Complete(result):
+            kept: object = result
+            return answer if kept is None or isinstance(kept, str) else Complete(handler.encode(kept))
+        case Snooze(after, progress):
+            return Snooze(as_seconds(after), None if progress is None else float(progress))
+        case Retry(reason, after):
+            return Retry(str(reason), None if after is None else as_seconds(after))
+        case Fail(code, reason):
+            return Fail(str(code), str(reason))
+        case Cancel(reason):
+            return Cancel(str(reason))
+        case _:
+            return Complete(handler.encode(answer))
+
+
+def failed(handler: Handler, error: _Raised) -> Failed:
+    """The failure that an exception stands for."""
+    if isinstance(error, handler.permanent):
+        failure_class = FailureClass.PERMANENT
+    elif isinstance(error, handler.rate_limited):
+        failure_class = FailureClass.RATE_LIMITED
+    else:
+        failure_class = FailureClass.TRANSIENT
+    name = type(error).__name__
+    text = _text(error)
+    message = f"{name}: {text}" if text else name
+    try:
+        stack = "".join(traceback.format_exception(error, limit=-_STACK_FRAMES))
+    except Exception:  # noqa: BLE001 (an exception's own text may raise)
+        stack = message
+    after = getattr(error, "retry_after_seconds", None)
+    hint = after if isinstance(after, (int, float)) and failure_class is FailureClass.RATE_LIMITED else None
+    return Failed(Failure.of(failure_class, message, stack=stack), hint)
+
+
+def _text(error: BaseException) -> str:
+    """What an exception says of itself, if it can."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 (the user's code)
+        return "(its text cannot be read)"
+
+
+def overdue(seconds: float) -> Failed:
+    """The failure of a handler that did not end in its time."""
+    return Failed(Failure.of(FailureClass.TIMEOUT, f"it ran longer than its timeout of {seconds:g} s"))

@@ -1,0 +1,383 @@
+"""An executor: claims for its free slots, runs handlers, settles in groups; the supervisor gives orders.
+
+It holds no lease of its own making: it registers, its supervisor renews. It ignores signals, because
+those are sent to whole groups of processes and only the supervisor knows what to do with them.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from functools import partial
+
+import psycopg
+
+from holdfast.core.decide import Policy, decide, expire
+from holdfast.core.events import FailedAfterFinish, KindsUnknown, Listener, StatementFailed, TasksSettled
+from holdfast.core.handler import Handlers
+from holdfast.core.outcome import Complete, Failed, Finished, Outcome, Release, Released
+from holdfast.core.task import Claim
+from holdfast.runtime.finish import Finishing
+from holdfast.runtime.flight import FlightRecord
+from holdfast.runtime.link import Backoff, Link, LinkLost
+from holdfast.runtime.pace import Pace
+from holdfast.runtime.plan import Plan, Until
+from holdfast.runtime.register import register
+from holdfast.runtime.runs import Run, Runs
+from holdfast.runtime.settling import Settling
+from holdfast.runtime.solo import SoloServer
+from holdfast.runtime.wire import Order, Report, Wire
+from holdfast.store.claimer import Claimer
+from holdfast.store.gates import Gates
+from holdfast.store.pool import Conn
+from holdfast.store.tasks import TaskStore
+
+TICK_SECONDS = 0.1
+CANCEL_SECONDS = 1.0
+# A lost claim may commit after the first look: so there is a second and a third.
+RECONCILE_AFTER_SECONDS = (0.0, 1.0, 5.0)
+# Claimed ahead on a wrong guess: what has not started by then goes back to whoever is free.
+BUFFER_SECONDS_MAX = 1.0
+ABORT_SECONDS = 1.0
+GATE_SECONDS = 5.0
+LEFT = 0
+LEASE_LOST = 75
+
+
+class Executor:
+    """One process that runs handlers."""
+
+    def __init__(  # noqa: PLR0913 (it is where everything meets)
+        self,
+        worker: str,
+        plan: Plan,
+        handlers: Handlers,
+        store: TaskStore,
+        wire: Wire,
+        flight: FlightRecord,
+        solo: SoloServer,
+    ) -> None:
+        self._worker = worker
+        self._plan = plan
+        self._handlers = handlers
+        self._store = store
+        self._listen: Listener = store.listen
+        self._wire = wire
+        self._claims_link = self._link("claims")
+        self._settles_link = self._link("settles")
+        self._settling = Settling(store, self._settles_link, self._listen)
+        finisher = Finishing(store.settings, handlers)
+        self._runs = Runs(flight, solo, plan.timeout_seconds, finisher, self._ended)
+        self._pace = Pace(plan.concurrency, plan.sleep_seconds)
+        self._claimer_generation = 0
+        self._claimer = self._new_claimer()
+        self._buffer: deque[Claim] = deque()
+        self._buffered_at = 0.0
+        self._policies: dict[str, Policy] = {}
+        self._room = asyncio.Event()
+        self._reconcile_at: list[float] = []
+        self._gated_at: dict[str, float] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        self._claimed = 0
+        self._ended_count = 0
+        self._asking = False
+        self._closing = False
+        self._recycling = False
+        self._began_at = time.monotonic()
+        self._leave: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> int:
+        """Work until told to leave, or until there is nothing more to do; answers the exit status."""
+        await register(self._claims_link, self._store, self._worker, self._plan, sorted(self._handlers))
+        self._wire.say(Report.READY, policies=self._told_policies())
+        loops = (self._hear(), self._claim_on(), self._settling.run(), self._tick())
+        for work in loops:
+            self._aside(work)
+        return await self._leave
+
+    # -- orders
+
+    async def _hear(self) -> None:
+        async for message in self._wire.hear():
+            match message.word:
+                case Order.WAKE:
+                    self._pace.wake()
+                    self._room.set()
+                case Order.RECONCILE:
+                    self._reconcile_at.append(time.monotonic())
+                case Order.DRAIN:
+                    self._closing = True
+                    self._aside(self._drain(self._plan.grace_seconds))
+                case Order.ABORT:
+                    self._closing = True
+                    self._aside(self._drain(0.0))
+                case Order.STOP:
+                    self._closing = True
+                    self._aside(self._stop())
+                case _:
+                    raise AssertionError(f"{message.word} is not an order")
+        # The supervisor is gone, and the lease with it.
+        self._go(LEASE_LOST)
+
+    async def _drain(self, grace_seconds: float) -> None:
+        """Finish what runs while the grace lasts, and give everything else back unspent."""
+        self._room.set()
+        self._give_back_buffer()
+        await self._runs.done(grace_seconds)
+        self._runs.stop_all(Released(Release.DRAINED), "the worker is leaving")
+        await self._runs.done(ABORT_SECONDS / 2)
+        for run in self._runs.abandon():
+            self._settle(run.claim, Released(Release.DRAINED))
+        if self._claims_link.busy:
+            # A claim is on its way: what it brings is given back too.
+            await asyncio.sleep(0.05)
+        try:
+            await asyncio.wait_for(self._settling.flushed(), ABORT_SECONDS * 5)
+        except TimeoutError:
+            # The database is away; the supervisor tries on, and after it the lease ends.
+            self._go(LEASE_LOST)
+        else:
+            self._go(LEFT)
+
+    async def _stop(self) -> None:
+        """The lease is lost: results that are there are said, and refused; nothing else is touched."""
+        self._buffer.clear()
+        self._runs.stop_all(Released(Release.DRAINED), "the lease is lost")
+        self._runs.abandon()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._settling.flushed(), ABORT_SECONDS)
+        self._go(LEASE_LOST)
+
+    def _aside(self, work: Coroutine[None, None, None]) -> None:
+        """Do something beside everything else; if it raises, that is a defect of ours.
+
+        Then the process ends with the traceback, and its supervisor gives back what it held.
+        """
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._came_back)
+
+    def _came_back(self, task: "asyncio.Task[None]") -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None and not self._leave.done():
+            self._leave.set_exception(error)
+
+    def _go(self, status: int) -> None:
+        if not self._leave.done():
+            self._leave.set_result(status)
+
+    # -- claiming
+
+    async def _claim_on(self) -> None:
+        backoff = Backoff()
+        while True:
+            want = self._want()
+            if want <= 0:
+                if self._nothing_left():
+                    return
+                await self._wait_for_room()
+                continue
+            try:
+                claims = await self._claims_link.use(partial(self._claim, want))
+            except LinkLost:
+                now = time.monotonic()
+                self._reconcile_at = [now + seconds for seconds in RECONCILE_AFTER_SECONDS]
+                await asyncio.sleep(backoff.next())
+                continue
+            except psycopg.Error as error:
+                self._listen(StatementFailed("claim", str(error).strip()))
+                await asyncio.sleep(backoff.next())
+                continue
+            backoff.reset()
+            self._take(claims)
+            if not claims:
+                if self._nothing_left():
+                    return
+                await self._pace.idle()
+
+    async def _claim(self, want: int, conn: Conn) -> Sequence[Claim]:
+        if self._claimer_generation != self._claims_link.generation:
+            self._claimer = self._new_claimer()
+        if self._reconcile_at and self._reconcile_at[0] <= time.monotonic():
+            self._reconcile_at.pop(0)
+            await self._store.reconcile(conn, self._worker, self._held())
+        return await self._claimer.claim(conn, want, free=self._runs.free - len(self._buffer))
+
+    def _new_claimer(self) -> Claimer:
+        self._claimer_generation = self._claims_link.generation
+        timeouts = [handler.timeout_seconds or 0.0 for handler in self._handlers.values()]
+        return Claimer(
+            self._store,
+            self._plan.queues,
+            self._worker,
+            kinds=sorted(self._handlers),
+            timeout=max([self._plan.timeout_seconds, *timeouts]),
+        )
+
+    def _want(self) -> int:
+        if self._closing or self._leave.done():
+            return 0
+        want = self._pace.want(self._runs.free, len(self._buffer))
+        if self._plan.until is Until.ONCE:
+            want = min(want, 1 - self._claimed)
+        return want
+
+    async def _wait_for_room(self) -> None:
+        self._room.clear()
+        if self._want() <= 0:
+            await self._room.wait()
+
+    def _nothing_left(self) -> bool:
+        """Whether a worker that does not stay has done what it came for."""
+        if self._plan.until is Until.STOPPED or len(self._runs) or self._buffer:
+            return False
+        if not self._closing:
+            self._closing = True
+            self._aside(self._drain(self._plan.grace_seconds))
+        return True
+
+    def _take(self, claims: Sequence[Claim]) -> None:
+        self._claimed += len(claims)
+        if claims:
+            self._pace.found()
+        if self._closing:
+            for claim in claims:
+                self._settle(claim, Released(Release.NOT_STARTED))
+            return
+        if not self._buffer:
+            self._buffered_at = time.monotonic()
+        self._buffer.extend(claims)
+        self._fill()
+
+    def _fill(self) -> None:
+        """Start what is in hand while there are slots."""
+        while self._buffer and self._runs.free:
+            self._buffered_at = time.monotonic()
+            claim = self._buffer.popleft()
+            handler = self._handlers.get(claim.kind)
+            if handler is None:
+                self._pass_on(claim)
+            elif claim.expired:
+                self._settling.add((claim, expire(claim)))
+            else:
+                self._runs.start(claim, handler)
+        self._settling.busy = bool(self._buffer) or len(self._runs) > 0
+        if self._pace.want(self._runs.free, len(self._buffer)) > 0:
+            self._room.set()
+
+    def _pass_on(self, claim: Claim) -> None:
+        """A kind that this version does not know: it goes behind a gate that only others pass."""
+        now = time.monotonic()
+        if now - self._gated_at.get(claim.kind, -GATE_SECONDS) >= GATE_SECONDS:
+            self._gated_at[claim.kind] = now
+            self._listen(KindsUnknown(self._worker, [claim.kind]))
+            self._aside(self._gate(claim.kind))
+        self._settle(claim, Released(Release.NO_HANDLER))
+
+    async def _gate(self, kind: str) -> None:
+        gates = Gates(self._store.settings, self._listen, by=self._worker)
+        try:
+            await self._settles_link.use(lambda conn: gates.gate(conn, kind))
+        except (LinkLost, psycopg.Error):
+            # The next task of the kind tries again.
+            self._gated_at.pop(kind, None)
+
+    # -- ending
+
+    def _ended(self, run: Run, outcome: Outcome | Finished) -> None:
+        self._pace.ended(time.monotonic() - run.began_at)
+        self._ended_count += 1
+        if isinstance(outcome, Finished):
+            self._finished(run.claim, outcome.then)
+        else:
+            # If the answer to its own commit was lost, it may have landed: then it is looked up.
+            uncertain = run.task is not None and run.task.uncertain
+            self._settle(run.claim, outcome, uncertain=uncertain)
+        if not self._closing:
+            self._fill()
+        if self._plan.until is not Until.STOPPED:
+            self._room.set()
+
+    def _finished(self, claim: Claim, then: Outcome) -> None:
+        """It was settled in the handler's own commit: whatever came after that changes nothing."""
+        self._listen(TasksSettled([(claim, decide(claim, Complete(), self._policy(claim.kind)))]))
+        if isinstance(then, Failed):
+            self._listen(FailedAfterFinish(claim, then.failure.message))
+
+    def _settle(self, claim: Claim, outcome: Outcome, *, uncertain: bool = False) -> None:
+        policy = self._policies.get(claim.kind)
+        if policy is None:
+            policy = self._policies[claim.kind] = self._policy(claim.kind)
+        self._settling.add((claim, decide(claim, outcome, policy)), uncertain=uncertain)
+
+    def _policy(self, kind: str) -> Policy:
+        handler = self._handlers.get(kind)
+        return handler.policy(self._plan.max_attempts) if handler else Policy(self._plan.max_attempts)
+
+    def _give_back_buffer(self) -> None:
+        while self._buffer:
+            self._settle(self._buffer.popleft(), Released(Release.NOT_STARTED))
+
+    def _held(self) -> list[Claim]:
+        settling = [claim for claim, _ in self._settling.pending()]
+        return [*self._buffer, *self._runs.claims(), *settling]
+
+    # -- time
+
+    async def _tick(self) -> None:
+        """Deadlines, cancel requests, a buffer that waits too long, and the end of this life."""
+        cancels_at = 0.0
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            now = time.monotonic()
+            self._runs.expire()
+            if self._buffer and now - self._buffered_at > BUFFER_SECONDS_MAX:
+                self._pace.forget()
+                self._give_back_buffer()
+            if now >= cancels_at and self._runs.oldest_seconds() > CANCEL_SECONDS / 2:
+                cancels_at = now + CANCEL_SECONDS
+                # Beside this loop: a database that hangs must not hold up deadlines.
+                if not self._asking:
+                    self._asking = True
+                    self._aside(self._stop_what_was_cancelled())
+            self._recycle(now)
+            if self._reconcile_at and self._reconcile_at[0] <= now:
+                self._pace.wake()
+
+    async def _stop_what_was_cancelled(self) -> None:
+        try:
+            asked = await self._claims_link.use(lambda conn: self._store.cancel_requests(conn, self._worker))
+        except (LinkLost, psycopg.Error):
+            return
+        finally:
+            self._asking = False
+        for task_id, fence, reason in asked:
+            self._runs.cancel(task_id, fence, reason)
+
+    def _recycle(self, now: float) -> None:
+        plan = self._plan
+        old = plan.max_time_seconds is not None and now - self._began_at >= plan.max_time_seconds
+        worn = plan.max_tasks is not None and self._ended_count >= plan.max_tasks
+        if (old or worn) and not self._recycling:
+            self._recycling = True
+            self._wire.say(Report.RECYCLE, why="max-time" if old else "max-tasks")
+
+    def _told_policies(self) -> dict[str, object]:
+        return {
+            handler.kind: [
+                handler.max_attempts or self._plan.max_attempts,
+                handler.backoff.base_seconds,
+                handler.backoff.cap_seconds,
+                handler.timeout_seconds,
+            ]
+            for handler in self._handlers.values()
+        }
+
+    def _link(self, what: str) -> Link:
+        return Link(
+            self._plan.url,
+            f"holdfast {self._plan.name} {what}",
+            self._listen,
+            deadline_seconds=self._plan.statement_seconds,
+        )

@@ -1,0 +1,53 @@
+"""Wake-up hints: a connection that listens, where there is one that can. Polling stays the truth."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import psycopg
+from psycopg import sql
+
+from holdfast.runtime.link import Backoff
+from holdfast.runtime.plan import Plan
+from holdfast.store.pool import connect, is_direct
+from holdfast.store.tasks import HINT_CHANNEL
+
+RETRY_SECONDS = 5.0
+
+
+class Hints:
+    """Hears that a queue has work, and tells."""
+
+    def __init__(self, plan: Plan, wake: Callable[[], None]) -> None:
+        self._url = plan.direct_url or plan.url
+        self._trusted = bool(plan.direct_url)
+        self._name = plan.name
+        self._queues = frozenset(plan.queues)
+        self._channel = f"{plan.schema}.{HINT_CHANNEL}"
+        self._wake = wake
+
+    async def run(self) -> None:
+        """Listen for ever; behind a pooler nothing would be heard, so nothing is tried."""
+        backoff = Backoff()
+        while True:
+            began = time.monotonic()
+            with suppress(psycopg.Error, OSError):
+                if not await self._listen():
+                    return
+            if time.monotonic() - began > RETRY_SECONDS:
+                backoff.reset()
+            # Whatever was said while nobody listened is found by looking.
+            self._wake()
+            await asyncio.sleep(backoff.next())
+
+    async def _listen(self) -> bool:
+        async with await connect(self._url, application=f"holdfast {self._name} hints") as conn:
+            if not self._trusted and not is_direct(conn):
+                return False
+            await conn.execute(sql.SQL("listen {}").format(sql.Identifier(self._channel)))
+            self._wake()
+            async for hint in conn.notifies():
+                if hint.payload in self._queues:
+                    self._wake()
+        return True

@@ -1,0 +1,124 @@
+"""The chores of the whole installation, done by whichever supervisor holds the maintenance lease.
+
+It is a row with an end, like a worker's lease. A supervisor that did not get it knows when it ends
+and asks again then, so that a dead holder is followed within moments.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Mapping
+from uuid import uuid4
+
+import psycopg
+
+from holdfast.core.decide import Policy
+from holdfast.core.events import Listener, StatementFailed
+from holdfast.runtime.link import Backoff, Link, LinkLost
+from holdfast.runtime.plan import Plan
+from holdfast.store.gates import Gates
+from holdfast.store.operate import Operator
+from holdfast.store.pool import Conn
+from holdfast.store.tasks import RECLAIM_LIMIT, TaskStore
+from holdfast.store.upkeep import Upkeep
+
+# A holder that leaves tells nobody, so the others ask now and then.
+ASK_SECONDS_MAX = 5.0
+LOOK_SECONDS = 5.0
+GATES_SECONDS = 2.0
+UPKEEP_SECONDS = 60.0
+CUT_OFF_SECONDS = 0.2
+EXPIRE_SECONDS = 5.0
+
+
+class Maintenance:
+    """Reclaim, gates, expiry, counts, retention, days."""
+
+    def __init__(
+        self, plan: Plan, store: TaskStore, policies: Mapping[str, Policy], listen: Listener
+    ) -> None:
+        self._plan = plan
+        self._store = store
+        self._policies = policies
+        self._listen = listen
+        self._holder = str(uuid4())
+        self._holding = False
+        self._renew_at = 0.0
+        self._link = Link(plan.url, f"holdfast {plan.name} maintenance", listen)
+        self._gates = Gates(store.settings, listen)
+        self._operator = Operator(store.settings, listen, by="maintenance")
+        self._upkeep = Upkeep(store.settings, listen)
+        self._due = {"look": 0.0, "gates": 0.0, "expire": 0.0, "upkeep": 0.0}
+        # A little shorter than the workers' own: what a dead tree held is taken back as soon as it may be.
+        self._lease = max(1.0, plan.lease_seconds * 0.8)
+
+    async def run(self) -> None:
+        """For ever; an unreachable database is waited for."""
+        backoff = Backoff()
+        while True:
+            try:
+                pause = await self._link.use(self._turn, deadline_seconds=60.0)
+                backoff.reset()
+            except LinkLost:
+                self._renew_at = 0.0
+                pause = backoff.next()
+            except psycopg.Error as error:
+                self._renew_at = 0.0
+                self._listen(StatementFailed("maintenance", str(error).strip()))
+                pause = backoff.next() * 10
+            if not self._holding:
+                # A connection of its own is only worth it for the one who does the work.
+                await self._link.close()
+            await asyncio.sleep(pause)
+
+    async def leave(self) -> None:
+        """Let someone else do it from now on."""
+        if self._holding:
+            await self._link.use(lambda conn: self._store.leave_maintenance(conn, self._holder))
+
+    async def _turn(self, conn: Conn) -> float:
+        if time.monotonic() >= self._renew_at:
+            held_before = self._holding
+            self._holding, ends_in = await self._store.take_maintenance(conn, self._holder, self._lease)
+            if not self._holding:
+                return min(ends_in, ASK_SECONDS_MAX) + random.uniform(0.05, 0.3)
+            if not held_before:
+                await self._gates.restart(conn)
+            self._renew_at = time.monotonic() + self._lease / 3
+        next_look = self._renew_at
+        for chore, work in (
+            ("look", self._look),
+            ("gates", self._tend_gates),
+            ("expire", self._expire),
+            ("upkeep", self._keep_up),
+        ):
+            if self._due[chore] <= time.monotonic():
+                # Set first: a chore that is cut off comes back soon, but the long one not at once.
+                again = UPKEEP_SECONDS if chore == "upkeep" else CUT_OFF_SECONDS
+                self._due[chore] = time.monotonic() + again
+                self._due[chore] = time.monotonic() + await work(conn)
+            next_look = min(next_look, self._due[chore])
+        return max(0.05, next_look - time.monotonic())
+
+    async def _look(self, conn: Conn) -> float:
+        """Take back what lost workers hold; answers when the next lease may end."""
+        while True:
+            taken = await self._store.reclaim(conn, self._policy, limit=RECLAIM_LIMIT)
+            if len(taken.settled.accepted) < RECLAIM_LIMIT:
+                return min((taken.ends_in_seconds or LOOK_SECONDS) + 0.05, LOOK_SECONDS)
+
+    def _policy(self, kind: str) -> Policy:
+        return self._policies.get(kind) or Policy(self._plan.max_attempts)
+
+    async def _tend_gates(self, conn: Conn) -> float:
+        await self._gates.tend(conn, self._plan.unroutable_seconds)
+        return GATES_SECONDS
+
+    async def _expire(self, conn: Conn) -> float:
+        await self._operator.expire(conn)
+        await self._operator.reopen(conn)
+        return EXPIRE_SECONDS
+
+    async def _keep_up(self, conn: Conn) -> float:
+        await self._upkeep.run(conn)
+        return UPKEEP_SECONDS

@@ -1,0 +1,249 @@
+"""The handlers that are running in an executor: started in slots, stopped when their time is over."""
+
+import asyncio
+import contextvars
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.core.failure import Failure, FailureClass
+from holdfast.core.handler import Finisher, Handler, Isolation, Task
+from holdfast.core.outcome import Cancel, Failed, Finished, Outcome, Release, Released, WorkerLost
+from holdfast.core.task import Claim
+from holdfast.runtime.execute import execute_async, execute_here, overdue, prepare
+from holdfast.runtime.flight import FlightRecord
+from holdfast.runtime.solo import Died, NotStarted, SoloRun, SoloServer
+
+# How many suspects run at one time, beside the slots: a herd of processes must not crowd out the rest.
+SUSPECTS_MIN, SUSPECTS_MAX = 4, 16
+NOT_STARTED_SECONDS = 1.0
+SOLO_START_SECONDS = 60.0
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One handler at work."""
+
+    claim: Claim
+    handler: Handler
+    slot: int | None
+    began_at: float
+    deadline_at: float
+    task: Task[Any] | None = None
+    doing: "asyncio.Task[None] | None" = None
+    solo: SoloRun | None = None
+    # Why it was told to stop; this is its outcome unless it ends well all the same.
+    told: Outcome | None = None
+
+
+class Runs:
+    """What runs now; `ended` is called once for each run, with its outcome."""
+
+    def __init__(
+        self,
+        flight: FlightRecord,
+        solo: SoloServer,
+        timeout_seconds: float,
+        finisher: Finisher | None,
+        ended: Callable[[Run, Outcome | Finished], None],
+    ) -> None:
+        self._flight = flight
+        self._free = list(reversed(range(flight.slots)))
+        self._solo = solo
+        self._suspects = asyncio.Semaphore(max(SUSPECTS_MIN, min(SUSPECTS_MAX, flight.slots // 2)))
+        self._queued_suspects = 0
+        self._timeout = timeout_seconds
+        self._finisher = finisher
+        self._ended = ended
+        self._running: set[Run] = set()
+        self._empty = asyncio.Event()
+        self._threads = ThreadPoolExecutor(flight.slots, thread_name_prefix="holdfast")
+        # Every handler starts from this context, so that none inherits what another left in it.
+        self._context = contextvars.copy_context()
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def free(self) -> int:
+        """Slots without a handler, less the suspects that wait for their turn: nobody hoards those."""
+        return max(0, len(self._free) - self._queued_suspects)
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def claims(self) -> list[Claim]:
+        """What is in hand here."""
+        return [run.claim for run in self._running]
+
+    def seconds(self, claim: Claim, handler: Handler) -> float:
+        """The time that a claim has: from its enqueue, else its kind, else the worker."""
+        return claim.timeout_seconds or handler.timeout_seconds or self._timeout
+
+    def start(self, claim: Claim, handler: Handler) -> None:
+        """Call the handler: as a coroutine, in a thread, or in a process of its own."""
+        now = time.monotonic()
+        if claim.alone:
+            # A suspect takes no slot: it waits for its turn among the few that run alone.
+            run = Run(claim, handler, None, now, float("inf"), solo=SoloRun())
+            self._running.add(run)
+            self._queued_suspects += 1
+            run.doing = self._task(run, self._run_suspect(run))
+            return
+        slot = self._free.pop()
+        run = Run(claim, handler, slot, now, now + self.seconds(claim, handler))
+        self._running.add(run)
+        if handler.isolation is Isolation.PROCESS:
+            run.solo = SoloRun()
+            run.doing = self._task(run, self._run_alone(run))
+            return
+        task = prepare(handler, claim, self._finisher)
+        if isinstance(task, Failed):
+            self._end(run, task)
+            return
+        run.task = task
+        self._flight.start(slot, claim.id, claim.fence, run.deadline_at)
+        run.doing = self._task(run, self._run_async(run) if handler.awaits else self._run_in_thread(run))
+
+    def stop(self, run: Run, told: Outcome, reason: str) -> None:
+        """Tell a handler to end: a coroutine is cancelled, a process killed, a function may look."""
+        if run.told is not None:
+            return
+        run.told = told
+        if run.task is not None:
+            run.task.stopping = reason
+        if run.solo is not None:
+            run.solo.kill()
+        if run.doing is not None and _cancellable(run):
+            run.doing.cancel()
+
+    def stop_all(self, told: Outcome, reason: str) -> None:
+        """Tell every handler to end."""
+        for run in list(self._running):
+            self.stop(run, told, reason)
+
+    def cancel(self, task_id: str, fence: int, reason: str) -> None:
+        """An operator asked for it."""
+        for run in list(self._running):
+            if run.claim.id == task_id and run.claim.fence == fence:
+                self.stop(run, Cancel(reason), f"cancelled: {reason}")
+
+    def oldest_seconds(self) -> float:
+        """How long the longest of them has been at work."""
+        now = time.monotonic()
+        return max((now - run.began_at for run in self._running), default=0.0)
+
+    def expire(self) -> None:
+        """Stop what is past its deadline."""
+        now = time.monotonic()
+        for run in [run for run in self._running if run.deadline_at <= now]:
+            self.stop(run, overdue(self.seconds(run.claim, run.handler)), "its time is over")
+
+    async def done(self, seconds: float) -> None:
+        """Wait until nothing runs, for so long at most."""
+        self._empty.clear()
+        if self._running:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._empty.wait(), seconds)
+
+    def abandon(self) -> list[Run]:
+        """What still runs, for whoever gives it back; its end will not be told any more."""
+        left = list(self._running)
+        self._running.clear()
+        return left
+
+    def _task(self, run: Run, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
+        return self._loop.create_task(self._guarded(run, work), context=self._context.copy())
+
+    async def _guarded(self, run: Run, work: Coroutine[None, None, None]) -> None:
+        """However it ends, it ends: a run that nobody hears of again would keep its slot for ever."""
+        try:
+            await work
+        except asyncio.CancelledError:
+            self._end(run, run.told or _cancelled_itself())
+        except BaseException as error:  # noqa: BLE001 (the last resort)
+            failure = Failure.of(FailureClass.TRANSIENT, f"{type(error).__name__} ended it")
+            self._end(run, run.told or Failed(failure))
+
+    async def _run_async(self, run: Run) -> None:
+        assert run.task is not None, "it was prepared"
+        try:
+            outcome = await execute_async(run.handler, run.task)
+        except asyncio.CancelledError:
+            outcome = run.told or _cancelled_itself()
+        else:
+            outcome = _unless_told(run, outcome)
+        self._end(run, outcome)
+
+    async def _run_in_thread(self, run: Run) -> None:
+        assert run.task is not None, "it was prepared"
+        context = contextvars.copy_context()
+        outcome = await self._loop.run_in_executor(
+            self._threads, context.run, execute_here, run.handler, run.task
+        )
+        self._end(run, _unless_told(run, outcome))
+
+    async def _run_suspect(self, run: Run) -> None:
+        try:
+            await self._suspects.acquire()
+        except asyncio.CancelledError:
+            self._end(run, run.told or _cancelled_itself())
+            return
+        finally:
+            self._queued_suspects -= 1
+        try:
+            await self._run_alone(run)
+        finally:
+            self._suspects.release()
+
+    async def _run_alone(self, run: Run) -> None:
+        assert run.solo is not None, "it runs in a process"
+        seconds = self.seconds(run.claim, run.handler)
+
+        def started() -> None:
+            run.deadline_at = time.monotonic() + seconds
+
+        # Loading the app and forking take a while, and are not the handler's time.
+        run.deadline_at = time.monotonic() + seconds + SOLO_START_SECONDS
+        run.solo.started = started
+        answer = await self._solo.run(run.claim, run.solo)
+        if isinstance(answer, Died):
+            self._end(run, run.told or WorkerLost(alone=True, how=answer.how))
+        elif isinstance(answer, NotStarted):
+            # Whatever is wrong may take a moment to mend; the task is not to blame.
+            await asyncio.sleep(NOT_STARTED_SECONDS)
+            self._end(run, run.told or Released(Release.COLLATERAL))
+        elif isinstance(answer, Finished):
+            self._end(run, answer)
+        else:
+            self._end(run, _unless_told(run, answer))
+
+    def _end(self, run: Run, outcome: Outcome | Finished) -> None:
+        if run.task is not None and run.task.settled and not isinstance(outcome, Finished):
+            outcome = Finished(outcome)
+        if run.slot is not None:
+            self._flight.end(run.slot)
+            self._free.append(run.slot)
+        if run in self._running:
+            # Otherwise it was given back meanwhile.
+            self._running.discard(run)
+            self._ended(run, outcome)
+            if not self._running:
+                self._empty.set()
+
+
+def _cancellable(run: Run) -> bool:
+    """A coroutine, or a process that is not there yet: the others cannot be told in this way."""
+    return run.handler.awaits if run.solo is None else run.solo.pidfd is None
+
+
+def _unless_told(run: Run, outcome: Outcome) -> Outcome:
+    """A handler that fails after it was told to stop failed of that; one that ends well has ended well."""
+    if run.told is not None and isinstance(outcome, Failed):
+        return run.told
+    return outcome
+
+
+def _cancelled_itself() -> Outcome:
+    return Failed(Failure.of(FailureClass.TRANSIENT, "it was cancelled from within"))

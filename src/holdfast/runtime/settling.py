@@ -1,0 +1,90 @@
+"""Verdicts on their way to the database: gathered for a few milliseconds, written in groups, never lost.
+
+One group is written at a time; what ends meanwhile is the next group. When the answer to a group is
+lost it is settled again, and history and attempts tell what had landed.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+import psycopg
+
+from holdfast.core.events import Listener, StatementFailed
+from holdfast.runtime.link import Backoff, Link, LinkLost
+from holdfast.store.settle import Settled, Settlement
+from holdfast.store.tasks import TaskStore
+
+GROUP_MAX = 200
+GATHER_SECONDS = 0.003
+
+
+class Settling:
+    """The queue of verdicts of one executor."""
+
+    def __init__(self, store: TaskStore, link: Link, listen: Listener) -> None:
+        self._store = store
+        self._link = link
+        self._listen = listen
+        self._waiting: list[Settlement] = []
+        self._writing: Sequence[Settlement] = ()
+        self._there = asyncio.Event()
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self._uncertain = False
+        self.accepted = 0
+        # Whether more verdicts are to be expected within moments: then a small group waits for them.
+        self.busy = False
+
+    def add(self, settlement: Settlement, *, uncertain: bool = False) -> None:
+        """One more verdict; an uncertain one may have landed already, so that it is looked up."""
+        self._waiting.append(settlement)
+        self._uncertain |= uncertain
+        if len(self._waiting) == 1:
+            self._there.set()
+            self._quiet.clear()
+
+    def pending(self) -> list[Settlement]:
+        """Verdicts that are not known to be written."""
+        return [*self._writing, *self._waiting]
+
+    async def flushed(self) -> None:
+        """Wait until everything is written."""
+        await self._quiet.wait()
+
+    async def run(self) -> None:
+        """Write groups for ever."""
+        while True:
+            await self._there.wait()
+            if self.busy and len(self._waiting) < GROUP_MAX:
+                await asyncio.sleep(GATHER_SECONDS)
+            group, self._waiting = self._waiting[:GROUP_MAX], self._waiting[GROUP_MAX:]
+            if not self._waiting:
+                self._there.clear()
+            self._writing = group
+            settled = await self._write(group)
+            self._writing = ()
+            self.accepted += len(settled.accepted)
+            if not self._waiting:
+                self._quiet.set()
+
+    async def _write(self, group: Sequence[Settlement]) -> Settled:
+        backoff = Backoff()
+        if self._uncertain:
+            self._uncertain = bool(self._waiting)
+            first = self._store.settle_again
+        else:
+            first = self._store.settle
+        try:
+            return await self._link.use(lambda conn: first(conn, group))
+        except LinkLost:
+            pass
+        except psycopg.Error as error:
+            self._listen(StatementFailed("settle", str(error).strip()))
+        while True:
+            await asyncio.sleep(backoff.next())
+            try:
+                return await self._link.use(lambda conn: self._store.settle_again(conn, group))
+            except LinkLost:
+                continue
+            except psycopg.Error as error:
+                self._listen(StatementFailed("settle", str(error).strip()))

@@ -1,0 +1,347 @@
+"""The supervisor: starts executors, keeps their leases, buries the dead and gives back what they held.
+
+It imports no user code, so nothing that a handler does can keep it from renewing. Every executor has a
+lease of its own, all renewed in one statement. If renewing is impossible the handlers are stopped
+before the lease ends, because after that someone else may run the same tasks.
+"""
+
+import asyncio
+import signal
+import time
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+
+import psycopg
+
+from holdfast.core.backoff import Backoff as RetryBackoff
+from holdfast.core.decide import Policy
+from holdfast.core.events import (
+    ExecutorEnded,
+    ExecutorStarted,
+    HandlersOverdue,
+    LeaseAtRisk,
+    StatementFailed,
+    WorkerLeaving,
+)
+from holdfast.runtime.child import Child, Leaving
+from holdfast.runtime.hints import Hints
+from holdfast.runtime.link import Backoff, Link, LinkLost
+from holdfast.runtime.maintenance import Maintenance
+from holdfast.runtime.plan import Plan, Until
+from holdfast.runtime.wire import Order, Report
+from holdfast.store.tasks import TaskStore
+
+TICK_SECONDS = 0.1
+RECONCILE_EVERY = 10
+# Time to say what had ended before a lost lease, and to give things back at an abort.
+STOP_SECONDS = 2.0
+LINGER_SECONDS = 10.0
+RESTART_SECONDS = 1.0
+LAST_CLAIM_SECONDS = 0.5
+RESTART_SECONDS_MAX = 30.0
+# An executor that lived so long did not die of its own start.
+SETTLED_SECONDS = 5.0
+DONE, FAILED = 0, 1
+
+
+class Supervisor:
+    """One worker: a tree of this process and its executors."""
+
+    def __init__(self, plan: Plan, command: Sequence[str], store: TaskStore) -> None:
+        self._plan = plan
+        self._command = command
+        self._store = store
+        self._listen = store.listen
+        # Renewing has a connection to itself: nothing may make it wait.
+        self._link = Link(plan.url, f"holdfast {plan.name} leases", store.listen)
+        self._burials = Link(plan.url, f"holdfast {plan.name} burials", store.listen)
+        self._policies: dict[str, Policy] = {}
+        self._timeouts: dict[str, float] = {}
+        self._maintenance = Maintenance(plan, store, self._policies, store.listen)
+        self._hints = Hints(plan, self._wake)
+        self._children: set[Child] = set()
+        self._burying: set[asyncio.Task[None]] = set()
+        self._signals = 0
+        self._failures = 0
+        self._was_ready = False
+        self._status = DONE
+        self._over = asyncio.Event()
+
+    async def run(self) -> int:
+        """Work until told to leave; answers the exit status."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._told_to_leave)
+        for _ in range(self._plan.processes):
+            await self._start()
+        chores = [self._renew_on(), self._tick(), self._hints.run()]
+        if self._plan.until is Until.STOPPED:
+            chores.append(self._maintenance.run())
+        tasks = [asyncio.ensure_future(chore) for chore in chores]
+        over = asyncio.ensure_future(self._over.wait())
+        while not over.done():
+            done, _ = await asyncio.wait([over, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            for one in done:
+                # A chore that ends by itself has nothing more to do; one that raises is our defect.
+                one.result()
+            tasks = [task for task in tasks if not task.done()]
+        if self._burying:
+            await asyncio.wait(self._burying, timeout=STOP_SECONDS)
+        # If it cannot be left now, its lease ends by itself.
+        with suppress(TimeoutError, LinkLost, psycopg.Error):
+            await asyncio.wait_for(self._maintenance.leave(), STOP_SECONDS)
+        return self._status
+
+    # -- executors
+
+    async def _start(self) -> Child:
+        child = Child.start(self._command, self._plan)
+        self._children.add(child)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(child.pidfd, self._ended, child)
+        await child.wire.open()
+        self._keep(self._hear(child))
+        self._listen(ExecutorStarted(child.worker, child.process.pid, self._plan.name))
+        return child
+
+    async def _hear(self, child: Child) -> None:
+        async for message in child.wire.hear():
+            match message.word:
+                case Report.READY:
+                    self._ready(child, message.values)
+                case Report.RECYCLE:
+                    await self._recycle(child)
+                case _:
+                    raise AssertionError(f"{message.word} is not a report")
+
+    def _ready(self, child: Child, values: dict[str, object]) -> None:
+        child.ready = True
+        self._was_ready = True
+        child.lease_until = time.monotonic() + self._plan.lease_seconds
+        for kind, (attempts, base, cap, timeout) in values["policies"].items():  # type: ignore[attr-defined]
+            self._policies[kind] = Policy(attempts, RetryBackoff(base, cap))
+            self._timeouts[kind] = timeout or self._plan.timeout_seconds
+        if self._signals:
+            self._send_away(child, Leaving.DRAINING)
+        for old in self._children:
+            if old.successor is child:
+                old.relieved = True
+                self._send_away(old, Leaving.RECYCLED)
+
+    async def _recycle(self, child: Child) -> None:
+        """Start its successor first, so that no slot is ever missing."""
+        if child.leaving is None and child.successor is None and not self._signals:
+            try:
+                child.successor = await self._start()
+            except OSError as error:
+                # It goes on working; there is no room for another now.
+                self._listen(StatementFailed("start an executor", str(error)))
+
+    def _send_away(self, child: Child, why: Leaving) -> None:
+        if child.leaving not in (None, Leaving.DRAINING, Leaving.RECYCLED) or not child.ready:
+            if not child.ready:
+                child.leaving = why
+                child.kill()
+            return
+        child.leaving = why
+        now = time.monotonic()
+        if why is Leaving.ABORTED:
+            child.leave_by = now + STOP_SECONDS
+            child.order(Order.ABORT)
+        elif why is Leaving.LEASE_LOST:
+            child.leave_by = now + STOP_SECONDS
+            child.order(Order.STOP)
+        else:
+            child.leave_by = now + self._plan.grace_seconds + LINGER_SECONDS
+            child.order(Order.DRAIN)
+
+    def _ended(self, child: Child) -> None:
+        asyncio.get_running_loop().remove_reader(child.pidfd)
+        status = child.process.wait()
+        self._children.discard(child)
+        self._listen(
+            ExecutorEnded(child.worker, child.process.pid, status, child.leaving and str(child.leaving))
+        )
+        self._keep(self._bury(child))
+        if self._over.is_set():
+            return
+        if not child.ready and not self._was_ready and child.leaving is None:
+            # It never got as far as claiming, and neither did any other: starting it again won't help.
+            self._status = FAILED
+            self._signals = max(self._signals, 1)
+            for other in list(self._children):
+                self._send_away(other, Leaving.DRAINING)
+        if not self._replaced(child, status) and not self._children:
+            self._over.set()
+
+    def _replaced(self, child: Child, status: int) -> bool:
+        """Whether another takes its place."""
+        if self._signals or (self._plan.until is not Until.STOPPED and status == DONE):
+            return False
+        if child.relieved or child.successor in self._children:
+            return True
+        lived = time.monotonic() - child.began_at
+        self._failures = 0 if lived > SETTLED_SECONDS else self._failures + 1
+        pause = 0.0 if self._failures < 3 else min(RESTART_SECONDS_MAX, 0.1 * 2.0 ** min(self._failures, 10))
+        self._keep(self._start_after(pause, child))
+        return True
+
+    async def _start_after(self, seconds: float, child: Child) -> None:
+        await asyncio.sleep(seconds)
+        successor: Child | None = None
+        while successor is None:
+            if self._signals:
+                return
+            try:
+                successor = await self._start()
+            except OSError as error:
+                self._listen(StatementFailed("start an executor", str(error)))
+                await asyncio.sleep(RESTART_SECONDS)
+        for old in self._children:
+            if old.successor is child:
+                # A successor that died on its way in: the one that waits for it waits for the next.
+                old.successor = successor
+
+    async def _bury(self, child: Child) -> None:
+        """Give back at once what a dead executor held, by what its flight record tells."""
+        fates = child.fates(self._timeouts)
+        child.bury()
+        backoff = Backoff()
+        while True:
+            try:
+                await self._burials.use(
+                    lambda conn: self._store.take_back(conn, child.worker, fates.of, self._policy)
+                )
+                if not await self._burials.use(lambda conn: self._store.retire(conn, child.worker)):
+                    # A claim of its last moment may have landed meanwhile.
+                    await asyncio.sleep(LAST_CLAIM_SECONDS)
+                    await self._burials.use(
+                        lambda conn: self._store.take_back(conn, child.worker, fates.of, self._policy)
+                    )
+                    await self._burials.use(lambda conn: self._store.retire(conn, child.worker))
+            except LinkLost:
+                await asyncio.sleep(backoff.next())
+            except psycopg.Error as error:
+                self._listen(StatementFailed("take back", str(error).strip()))
+                await asyncio.sleep(backoff.next() * 10)
+            else:
+                await self._burials.close()
+                return
+
+    def _policy(self, kind: str) -> Policy:
+        return self._policies.get(kind) or Policy(self._plan.max_attempts)
+
+    # -- leases
+
+    async def _renew_on(self) -> None:
+        rounds = 0
+        backoff = Backoff()
+        while True:
+            pause = self._plan.renew_seconds
+            try:
+                await self._renew()
+                backoff.reset()
+                rounds += 1
+            except LinkLost:
+                pause = min(pause, backoff.next())
+            except psycopg.Error as error:
+                self._listen(StatementFailed("renew", str(error).strip()))
+                pause = min(pause, backoff.next())
+            if rounds and rounds % RECONCILE_EVERY == 0:
+                for child in self._children:
+                    child.order(Order.RECONCILE)
+            await asyncio.sleep(pause)
+
+    async def _renew(self) -> None:
+        children = [child for child in self._children if child.ready]
+        if not children:
+            return
+        sent_at = time.monotonic()
+        workers = [child.worker for child in children]
+        # An answer that comes after the lease has ended is worth nothing.
+        seconds = max(1.0, self._plan.lease_seconds / 3)
+        renewed = await self._link.use(
+            lambda conn: self._store.renew(conn, workers, self._plan.lease_seconds),
+            deadline_seconds=seconds,
+        )
+        for child in children:
+            if child.worker in renewed:
+                child.lease_until = sent_at + self._plan.lease_seconds
+            elif child in self._children and child.leaving is not Leaving.LEASE_LOST:
+                self._lose(child)
+
+    def _lose(self, child: Child) -> None:
+        self._listen(LeaseAtRisk(child.worker, lost=True))
+        self._send_away(child, Leaving.LEASE_LOST)
+
+    # -- time
+
+    async def _tick(self) -> None:
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(TICK_SECONDS)
+            now = time.monotonic()
+            # Stopped and continued: whatever the clock says now, the database is asked first.
+            woke = now - before > self._plan.lease_seconds / 2
+            for child in list(self._children):
+                self._mind(child, now, asleep=woke)
+            if woke:
+                self._keep(self._renew_now())
+
+    async def _renew_now(self) -> None:
+        try:
+            await self._renew()
+        except (LinkLost, psycopg.Error):
+            # The usual round tries again, and the end of the lease stops the handlers.
+            return
+
+    def _mind(self, child: Child, now: float, *, asleep: bool) -> None:
+        if now > child.leave_by:
+            child.kill()
+            return
+        found = child.past_deadline(self._plan.kill_seconds) if child.ready else []
+        overdue = [flight for flight in found if (flight.task_id, flight.fence) in child.late]
+        child.late = {(flight.task_id, flight.fence) for flight in found}
+        if overdue and not child.overdue:
+            child.overdue = {(flight.task_id, flight.fence): flight for flight in overdue}
+            self._listen(HandlersOverdue(child.worker, [flight.task_id for flight in overdue]))
+            child.leaving = Leaving.OVERDUE
+            child.kill()
+            return
+        margin = min(5.0, self._plan.lease_seconds / 5)
+        if asleep or now < child.lease_until - margin or not child.ready:
+            return
+        if child.leaving is not Leaving.LEASE_LOST:
+            self._listen(LeaseAtRisk(child.worker, lost=False))
+            self._send_away(child, Leaving.LEASE_LOST)
+            # Whatever is still at work shortly before the end is ended.
+            child.leave_by = min(child.leave_by, max(child.lease_until - margin / 4, now + STOP_SECONDS / 2))
+
+    def _wake(self) -> None:
+        for child in self._children:
+            child.order(Order.WAKE)
+
+    # -- leaving
+
+    def _told_to_leave(self) -> None:
+        self._signals += 1
+        again = self._signals > 1
+        self._listen(WorkerLeaving(self._plan.name, at_once=again))
+        if again:
+            self._status = FAILED
+        for child in list(self._children):
+            self._send_away(child, Leaving.ABORTED if again else Leaving.DRAINING)
+        if not self._children:
+            self._over.set()
+
+    def _keep(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._burying.add(task)
+        task.add_done_callback(self._let_go)
+
+    def _let_go(self, task: "asyncio.Task[None]") -> None:
+        self._burying.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "a part of the supervisor failed", "exception": task.exception()}
+            )

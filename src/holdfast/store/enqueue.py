@@ -1,0 +1,107 @@
+"""The way in: new tasks, written in the caller's transaction on whatever connection the caller has."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from uuid_utils import uuid7
+
+from holdfast.config import Settings
+from holdfast.core.errors import KeyConflict, PayloadTooLarge, SchemaError
+from holdfast.core.events import Listener, TasksEnqueued, silent
+from holdfast.core.task import KEY_WINDOW_SECONDS, Enqueued, NewTask
+from holdfast.store.bridges import AsyncBridge, Rows, SyncBridge
+from holdfast.store.sql import load
+
+KEY_CONFLICT = "HF001"
+# The schema is not there, or it is and the function is not.
+NO_SUCH_FUNCTION = ("3F000", "42883")
+
+
+class Enqueuer:
+    """Writes new tasks through the one SQL function that makes them."""
+
+    def __init__(self, settings: Settings, listen: Listener = silent) -> None:
+        self._settings = settings
+        self._listen = listen
+        self._sql = load("tasks.sql", settings.schema_name)["enqueue_many"]
+
+    async def enqueue(
+        self, bridge: AsyncBridge, tasks: Sequence[NewTask], key_seconds: float = KEY_WINDOW_SECONDS
+    ) -> list[Enqueued]:
+        """Add tasks in one statement; a key that stands for another task answers with that."""
+        ids = self._check(tasks)
+        with self._named_errors():
+            rows = await bridge.fetch(self._sql, self._values(ids, tasks, key_seconds))
+        return self._told(ids, tasks, rows)
+
+    def enqueue_sync(
+        self, bridge: SyncBridge, tasks: Sequence[NewTask], key_seconds: float = KEY_WINDOW_SECONDS
+    ) -> list[Enqueued]:
+        """The same, where calls block."""
+        ids = self._check(tasks)
+        with self._named_errors():
+            rows = bridge.fetch(self._sql, self._values(ids, tasks, key_seconds))
+        return self._told(ids, tasks, rows)
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """Whatever the driver calls it: a key with another payload, and a schema that is not there."""
+        try:
+            yield
+        except Exception as error:
+            for cause in (error, getattr(error, "orig", None), getattr(error, "__cause__", None)):
+                code = getattr(cause, "sqlstate", None)
+                if code == KEY_CONFLICT:
+                    diag = getattr(cause, "diag", None)
+                    message = getattr(diag, "message_primary", None) or str(cause).splitlines()[0]
+                    raise KeyConflict(message) from error
+                if code in NO_SUCH_FUNCTION:
+                    schema = self._settings.schema_name
+                    raise SchemaError(
+                        f"the schema {schema} has no tables yet: run `holdfast migrate`, or set "
+                        "HOLDFAST_SCHEMA to where they are"
+                    ) from error
+            raise
+
+    def _check(self, tasks: Sequence[NewTask]) -> list[str]:
+        limit = self._settings.payload_bytes_max
+        for task in tasks:
+            # A character takes at least one byte, so most payloads need no encoding to be measured.
+            if len(task.payload) * 4 > limit and (size := len(task.payload.encode())) > limit:
+                raise PayloadTooLarge(task.kind, size, limit)
+        return [task.id or str(uuid7()) for task in tasks]
+
+    def _values(self, ids: Sequence[str], tasks: Sequence[NewTask], key_seconds: float) -> dict[str, object]:
+        return _columns(ids, tasks) | {"key_seconds": key_seconds, "hints": self._settings.hints}
+
+    def _told(self, ids: Sequence[str], tasks: Sequence[NewTask], rows: Rows) -> list[Enqueued]:
+        known: dict[str, str] = dict(rows)
+        enqueued = [Enqueued(known.get(id_, id_), id_ not in known) for id_ in ids]
+        self._listen(TasksEnqueued(list(zip(tasks, enqueued, strict=True))))
+        return enqueued
+
+
+def _columns(ids: Sequence[str], tasks: Sequence[NewTask]) -> dict[str, object]:
+    """The tasks as arrays, a null for each column that nobody used."""
+    columns: dict[str, list[object]] = {
+        "kinds": [task.kind for task in tasks],
+        "payloads": [task.payload for task in tasks],
+        "queues": [task.queue for task in tasks],
+        "priorities": [task.priority for task in tasks],
+        "run_ats": [task.run_at for task in tasks],
+        "versions": [task.version for task in tasks],
+        "subjects": [task.subject for task in tasks],
+        "trace_ids": [task.trace_id for task in tasks],
+        "keys": [task.key for task in tasks],
+        "uniques": [str(task.unique) for task in tasks],
+        "expires_ats": [task.expires_at for task in tasks],
+        "bucket_names": [task.bucket for task in tasks],
+        "attempts_max": [task.max_attempts for task in tasks],
+        "timeouts": [task.timeout_seconds for task in tasks],
+    }
+    values: dict[str, object] = {
+        name: column if any(value is not None for value in column) else None
+        for name, column in columns.items()
+    }
+    values["ids"] = list(ids)
+    return values

@@ -1,0 +1,239 @@
+"""For users' tests: run tasks one by one with the real codec and the real SQL, and make workers die.
+
+    async def test_checkout(holdfast):                       # the fixture of the pytest plugin
+        await checkout(order)
+        await holdfast.assert_enqueued("mail.send", payload={"to": 3})
+        ran = await holdfast.run_next()
+        assert ran.state == "completed"
+
+Nothing is eager and nothing is mocked: a task is enqueued, claimed, run and settled as in production,
+in this process and on the app's own database. The fixture empties the tables before and after a test.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import uuid4
+
+from holdfast.app import Holdfast
+from holdfast.core.decide import Policy, decide, expire
+from holdfast.core.errors import HoldfastError
+from holdfast.core.outcome import Duration, Failed, Finished, Outcome, as_seconds
+from holdfast.core.state import State
+from holdfast.core.task import Claim, TaskView
+from holdfast.runtime.execute import execute_async, execute_here, prepare
+from holdfast.runtime.finish import Finishing
+from holdfast.store.claimer import Claimer
+from holdfast.store.migrate import migrate_up
+from holdfast.store.operate import Operator
+from holdfast.store.pool import Conn, connect
+from holdfast.store.sql import in_schema
+from holdfast.store.tasks import TaskStore
+
+_TABLES = (
+    "tasks", "ready", "waiting", "running", "cancel_requests", "buckets", "queues", "sweeps", "workers",
+    "maintenance", "task_keys", "settled_deltas", "settled_minutes", "task_history", "task_attempts",
+)  # fmt: skip
+_LEASE_SECONDS = 3_600.0
+
+
+class Death(StrEnum):
+    """Where a worker can be made to die."""
+
+    BEFORE_HANDLER = "before_handler"
+    AFTER_HANDLER = "after_handler"
+    AFTER_COMMIT = "after_commit"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What came of one run."""
+
+    task: TaskView
+    outcome: Outcome | None
+
+    @property
+    def state(self) -> State:
+        """Where the task stands now."""
+        return self.task.state
+
+    @property
+    def result(self) -> Any:
+        """The result that was kept."""
+        return None if self.task.result is None else json.loads(self.task.result)
+
+
+class NothingToRun(HoldfastError, AssertionError):
+    """No task was there to run."""
+
+
+class Bench:
+    """A worker that does one thing at a time, when a test says so."""
+
+    def __init__(self, app: Holdfast, conn: Conn) -> None:
+        self._app = app
+        self.conn = conn
+        self._settings = app.settings
+        self._store = TaskStore(app.settings)
+        self._operator = Operator(app.settings, by="test")
+        self._handlers = app.handlers
+        self._finisher = Finishing(app.settings, self._handlers)
+
+    @classmethod
+    async def open(cls, app: Holdfast) -> "Bench":
+        """A bench on the app's own database, with the schema brought up to date."""
+        conn = await connect(app.settings.database_url, application="holdfast test")
+        await migrate_up(conn, app.settings.schema_name)
+        return cls(app, conn)
+
+    async def close(self) -> None:
+        """Let the connections go."""
+        await self._finisher.close()
+        await self._app.close()
+        await self.conn.close()
+
+    async def require_a_test_database(self) -> None:
+        """Refuse to empty what looks like somebody's work: name it test, or let it be empty."""
+        name = self.conn.info.dbname
+        row = await (
+            await self.conn.execute(
+                in_schema(
+                    "select (select count(*) from holdfast.tasks),"
+                    " (select count(*) from holdfast.workers where lost_at is null)",
+                    self._settings.schema_name,
+                )
+            )
+        ).fetchone()
+        assert row is not None, "a count always answers"
+        if "test" not in name and row != (0, 0):
+            raise HoldfastError(
+                f"the database {name} holds {row[0]} tasks and {row[1]} workers, and tests would empty it: "
+                "set HOLDFAST_DATABASE_URL to one for tests, with test in its name"
+            )
+
+    async def empty(self) -> None:
+        """Leave no task behind."""
+        names = "; ".join(f"delete from holdfast.{table}" for table in _TABLES)
+        await self.conn.execute(in_schema(names, self._settings.schema_name))
+
+    async def run_next(
+        self,
+        kind: str | None = None,
+        *,
+        queues: Sequence[str] = ("default",),
+        dies: Death | str | None = None,
+    ) -> Ran:
+        """Run the next task that is due, or the next of a kind; `dies` says where its worker does."""
+        worker = str(uuid4())
+        await self._store.register(self.conn, worker, "test", _LEASE_SECONDS)
+        claim = await self._claim(worker, kind, queues)
+        outcome = None if dies == Death.BEFORE_HANDLER else await self._outcome(claim)
+        if dies is None or dies == Death.AFTER_COMMIT:
+            await self._settle(claim, outcome)
+        if dies is None:
+            await self._store.retire(self.conn, worker)
+        else:
+            await self._bury(worker)
+        shown = outcome.then if isinstance(outcome, Finished) else outcome
+        return Ran(await self._operator.show(self.conn, claim.id), shown)
+
+    async def drain(self, *, queues: Sequence[str] = ("default",), limit: int = 1_000) -> list[Ran]:
+        """Run what is due until nothing is; retries whose time has not come stay."""
+        ran: list[Ran] = []
+        while len(ran) < limit:
+            try:
+                ran.append(await self.run_next(queues=queues))
+            except NothingToRun:
+                return ran
+        raise AssertionError(f"{limit} tasks were run, and there are more: does one enqueue itself?")
+
+    async def enqueued(self, kind: str | None = None) -> list[TaskView]:
+        """Every task that waits, the oldest first."""
+        found = await self.conn.execute(
+            in_schema(
+                "select id::text from holdfast.task_states where state = 'queued'"
+                " and (%(kind)s::text is null or kind = %(kind)s) order by id",
+                self._settings.schema_name,
+            ),
+            {"kind": kind},
+        )
+        return [await self._operator.show(self.conn, id_) for (id_,) in await found.fetchall()]
+
+    async def assert_enqueued(self, kind: str, *, payload: object = None, **facts: object) -> TaskView:
+        """Fail unless a task of the kind waits with this payload, subject, key, queue, …"""
+        waiting = await self.enqueued(kind)
+        for task in waiting:
+            same = payload is None or json.loads(task.payload or "null") == payload
+            if same and all(getattr(task, name) == value for name, value in facts.items()):
+                return task
+        wanted = {"payload": payload} if payload is not None else {}
+        seen = [json.loads(task.payload or "null") for task in waiting]
+        raise AssertionError(f"no {kind} task waits with {wanted | facts}; those that wait have {seen}")
+
+    async def move_time(self, duration: Duration) -> None:
+        """Let time pass: everything happened so much earlier."""
+        ago = timedelta(seconds=as_seconds(duration))
+        moved = {
+            "tasks": ("run_at", "expires_at", "enqueued_at"),
+            "ready": ("run_at",),
+            "task_keys": ("expires_at",),
+            "running": ("started_at", "deadline_at"),
+        }
+        async with self.conn.transaction():
+            for table, columns in moved.items():
+                changes = ", ".join(f"{column} = {column} - %(ago)s" for column in columns)
+                statement = f"update holdfast.{table} set {changes}"
+                await self.conn.execute(in_schema(statement, self._settings.schema_name), {"ago": ago})
+        await self._operator.expire(self.conn)
+
+    async def _claim(self, worker: str, kind: str | None, queues: Sequence[str]) -> Claim:
+        kinds = sorted(self._handlers)
+        claimer = Claimer(self._store, queues, worker, kinds=kinds)
+        passed: list[Claim] = []
+        found: Claim | None = None
+        while found is None:
+            claims = await claimer.claim(self.conn, 1)
+            if not claims:
+                break
+            if kind is None or claims[0].kind == kind:
+                found = claims[0]
+            else:
+                passed += claims
+        await self._store.reconcile(self.conn, worker, [found] if found else [])
+        if found is None:
+            await self._store.retire(self.conn, worker)
+            what = f"{kind} task" if kind else "task"
+            raise NothingToRun(
+                f"no {what} of {', '.join(queues)} is due: is it scheduled, paused or run already?"
+            )
+        return found
+
+    async def _outcome(self, claim: Claim) -> Outcome | Finished:
+        handler = self._handlers[claim.kind]
+        task = prepare(handler, claim, self._finisher)
+        if isinstance(task, Failed):
+            return task
+        outcome = await execute_async(handler, task) if handler.awaits else execute_here(handler, task)
+        return Finished(outcome) if task.settled else outcome
+
+    async def _settle(self, claim: Claim, outcome: Outcome | Finished | None) -> None:
+        if outcome is None or isinstance(outcome, Finished):
+            return
+        policy = self._handlers[claim.kind].policy()
+        verdict = expire(claim) if claim.expired else decide(claim, outcome, policy)
+        await self._store.settle(self.conn, [(claim, verdict)])
+
+    async def _bury(self, worker: str) -> None:
+        """The worker is gone, and its lease has ended."""
+        await self.conn.execute(
+            in_schema(
+                "update holdfast.workers set lease_expires_at = now() - interval '1 s' where id = %s::uuid",
+                self._settings.schema_name,
+            ),
+            [worker],
+        )
+        await self._store.reclaim(self.conn, lambda _: Policy())
+        await self._store.retire(self.conn, worker)

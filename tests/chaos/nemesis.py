@@ -1,0 +1,138 @@
+"""The faults, chosen by a seed: the same seed makes the same choices, round by round."""
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import psycopg
+
+from tests.chaos.proxy import Proxy
+from tests.cluster import Cluster
+from tests.tree import Tree
+
+# The database crashes in every run, so that nobody need be lucky to see it.
+RESTART_EVERY = 30
+
+
+@dataclass(slots=True)
+class Nemesis:
+    """Does one harmful thing after another, and repairs what a process supervisor would."""
+
+    cluster: Cluster
+    database: str
+    proxy: Proxy
+    trees: list[Tree]
+    options: list[object]
+    lease: float
+    seed: int
+    rounds: int = 0
+    chance: random.Random = field(default_factory=random.Random)
+    done: Counter[str] = field(default_factory=Counter)
+    resumed: list[float] = field(default_factory=list)
+
+    def round(self) -> None:
+        """One fault: which, and how, depends on the seed and the round alone."""
+        self.rounds += 1
+        self.chance = random.Random(f"{self.seed}:{self.rounds}")
+        faults: list[tuple[int, Callable[[], None]]] = [
+            (30, self.kill_executor),
+            (6, self.kill_supervisor),
+            (6, self.kill_tree),
+            (6, self.stop_tree),
+            (4, self.stop_executor),
+            (12, self.terminate_backends),
+            (12, self.cut_before_answers),
+            (6, self.cut_connections),
+        ]
+        (fault,) = self.chance.choices([f for _, f in faults], [weight for weight, _ in faults])
+        if self.rounds % RESTART_EVERY == RESTART_EVERY // 2:
+            fault = self.restart_database
+        self.done[fault.__name__] += 1
+        fault()
+        self.mend()
+
+    def mend(self) -> None:
+        """Start every tree that is gone, as a process supervisor would."""
+        for tree in self.trees:
+            if tree.process.poll() is not None:
+                tree.start(*self.options)
+
+    def kill_executor(self) -> None:
+        executors = self._tree().executors()
+        if executors:
+            _kill(self.chance.choice(executors), signal.SIGKILL)
+
+    def kill_supervisor(self) -> None:
+        tree = self._tree()
+        tree.process.kill()
+        tree.process.wait()
+
+    def kill_tree(self) -> None:
+        tree = self._tree()
+        tree.signal_group(signal.SIGKILL)
+        tree.process.wait()
+
+    def stop_tree(self) -> None:
+        tree = self._tree()
+        tree.signal_group(signal.SIGSTOP)
+        time.sleep(self.chance.uniform(0.2, 1.5) * self.lease)
+        tree.signal_group(signal.SIGCONT)
+
+    def stop_executor(self) -> None:
+        executors = self._tree().executors()
+        if not executors:
+            return
+        pid = self.chance.choice(executors)
+        _kill(pid, signal.SIGSTOP)
+        time.sleep(self.chance.uniform(0.1, 0.5) * self.lease)
+        _kill(pid, signal.SIGCONT)
+
+    def terminate_backends(self) -> None:
+        with suppress(psycopg.Error), self._admin() as admin:
+            admin.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity"
+                " where application_name like 'holdfast%%' and random() < %s",
+                [self.chance.uniform(0.1, 1.0)],
+            )
+
+    def cut_before_answers(self) -> None:
+        self.proxy.cut_before_an_answer(self.chance.uniform(0.2, 1.0))
+
+    def cut_connections(self) -> None:
+        self.proxy.cut_all()
+
+    def restart_database(self) -> None:
+        self.cluster.stop("immediate")
+        time.sleep(self.chance.uniform(0.0, 0.5))
+        self.cluster.start()
+        back = time.monotonic()
+        with self._admin() as admin:
+            before = _settled(admin)
+            while _settled(admin) == before:
+                if time.monotonic() - back > 30:
+                    break
+                time.sleep(0.01)
+        self.resumed.append(round(time.monotonic() - back, 3))
+
+    def _tree(self) -> Tree:
+        return self.chance.choice(self.trees)
+
+    def _admin(self) -> "psycopg.Connection[tuple[object, ...]]":
+        return psycopg.connect(f"{self.cluster.url}/{self.database}", autocommit=True)
+
+
+def _settled(admin: "psycopg.Connection[tuple[object, ...]]") -> object:
+    return admin.execute(
+        "select (select count(*) from holdfast.settled_deltas),"
+        " (select sum(tasks) from holdfast.settled_minutes)"
+    ).fetchone()
+
+
+def _kill(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)

@@ -1,0 +1,94 @@
+"""What a worker says: one JSON line for each transition, under the names that requirement T5 gives."""
+
+import json
+import os
+from collections.abc import Callable
+
+import pytest
+
+from holdfast.core.decide import Policy, decide
+from holdfast.core.events import LateResultsRefused, TasksClaimed, TasksSettled
+from holdfast.core.outcome import Complete, Fail, Outcome, Retry
+from holdfast.observe.counts import Counts, each
+from holdfast.observe.log import GROUPS_MAX, LogLines
+from tests.tree import Tree, until
+from tests.world import World
+
+
+@pytest.mark.requirement("T5")
+@pytest.mark.catches("requeued-called-failed")
+async def test_every_transition_is_a_line(world: World, trees: Callable[..., Tree]) -> None:
+    names = {
+        "effect": ["task.claimed", "task.completed"],
+        "hopeless": ["task.claimed", "task.failed"],
+        "poll": ["task.claimed", "task.requeued", "task.claimed", "task.completed"],
+    }
+    tasks = {
+        kind: await world.enqueue(kind, trace_id=f'trace "{kind}"', payload={"times": 1}) for kind in names
+    }
+    tree = trees().start("--until-empty", "--sleep", 0.05)
+    await tree.left()
+    rest = trees("rest").start("--sleep", 0.05)
+    await until(lambda: len(tree.lines("task.completed") + rest.lines("task.completed")) == 2, what="all")
+    lines = tree.lines() + rest.lines()
+    for kind, wanted in names.items():
+        told = [line for line in lines if line.get("task") == tasks[kind]]
+        assert [line["event"] for line in told] == wanted
+        assert {line["kind"] for line in told} == {kind}
+        assert {line["trace_id"] for line in told} == {f'trace "{kind}"'}
+    (failed,) = [line for line in lines if line["event"] == "task.failed"]
+    assert failed["error_code"] == "TASK_ENTITY_NOT_FOUND"
+    assert failed["dead_reason"] == "non_retryable"
+
+
+async def test_lines_and_counts_are_listeners_beside_each_other(world: World) -> None:
+    for _ in range(3):
+        await world.enqueue('odd "kind"\n')
+    claims = await world.claim()
+    outcomes: list[Outcome] = [Complete(), Fail("X", 'it said "no"\n'), Retry("again")]
+    settled = [(c, decide(c, outcome, Policy())) for c, outcome in zip(claims, outcomes, strict=True)]
+    reader, writer = os.pipe()
+    counts = Counts()
+    lines_out = LogLines(writer)
+    listen = each(lines_out, counts)
+    for event in (TasksClaimed(world.worker, claims), TasksSettled(settled), LateResultsRefused(settled[:1])):
+        listen(event)
+    lines_out.flush()
+    os.close(writer)
+    with os.fdopen(reader) as stream:
+        lines = [json.loads(line) for line in stream]
+    assert [line["event"] for line in lines] == [
+        *["task.claimed"] * 3, "task.completed", "task.failed", "task.requeued", "task.late_result_refused",
+    ]  # fmt: skip
+    kind = 'odd "kind"\n'
+    assert {line["kind"] for line in lines} == {kind}
+    assert counts.claimed == {kind: 3}
+    assert counts.settled == {(kind, "complete"): 1, (kind, "fail"): 1, (kind, "retry"): 1}
+    assert counts.refused == {kind: 1}
+    await world.settle(*zip(claims, outcomes, strict=True))
+
+
+@pytest.mark.catches("log-reader-stops-the-worker")
+async def test_a_reader_that_stops_reading_stops_nobody(world: World) -> None:
+    task = await world.enqueue()
+    claim = await world.claim_one()
+    reader, writer = os.pipe()
+    listen = LogLines(writer)
+    event = TasksClaimed(world.worker, [claim] * 100)
+    # A pipe holds 64 kB, each of these is twenty: nothing can be written after the first few.
+    for _ in range(GROUPS_MAX + 100):
+        listen(event)
+    with os.fdopen(reader, "rb") as stream:
+        written = 0
+        for line in stream:
+            told = json.loads(line)
+            if told["event"] == "log.dropped":
+                dropped = told["lines"]
+                break
+            assert told["task"] == task
+            written += 1
+        else:
+            raise AssertionError("nothing was said of the lines that are missing")
+    assert dropped > 0
+    assert written + dropped <= (GROUPS_MAX + 100) * 100
+    await world.complete(claim)

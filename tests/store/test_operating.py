@@ -1,0 +1,74 @@
+"""Stories of an operator: cancel, redrive, expiry, and what is refused by name."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+from holdfast.core.errors import MoveRefused, TaskNotFound
+from holdfast.core.outcome import Cancel, Fail, Outcome, Release, Released, Retry, Snooze
+from holdfast.core.state import State
+from tests.world import World, broken
+
+
+@pytest.mark.requirement("O5")
+@pytest.mark.catches("redrive-takes-paused", "re-entry-below-the-floor")
+async def test_an_operator_puts_a_dead_letter_back_to_work(world: World) -> None:
+    dead, paused = await world.enqueue(max_attempts=1), await world.enqueue()
+    claim = await world.claim_one()
+    await world.settle((claim, broken()))
+    await world.operator.pause(world.conn, paused, "not yet")
+    assert await world.operator.redrive(world.conn, [dead, paused], "provider fixed") == [dead]
+    seen = await world.show(dead)
+    assert (seen.state, seen.error, seen.dead_reason, seen.counters.failures) == (State.QUEUED, None, None, 0)
+    assert await world.attempts(dead) == ["fail"]
+    assert await world.complete(await world.claim_one())
+
+
+@pytest.mark.catches("cancel-marks-a-running-task")
+async def test_cancelling_a_running_task_asks_its_worker(world: World) -> None:
+    task_id = await world.enqueue()
+    claim = await world.claim_one()
+    assert await world.operator.cancel(world.conn, task_id, "customer left") is State.RUNNING
+    asked = await world.store.cancel_requests(world.conn, world.worker)
+    assert asked == [(task_id, claim.fence, "customer left")]
+    await world.settle((claim, Cancel("customer left")))
+    assert await world.store.cancel_requests(world.conn, world.worker) == []
+    assert await world.operator.prune_cancel_requests(world.conn) == 1
+    with pytest.raises(MoveRefused, match=f"task {task_id} is cancelled: only a paused, queued or running"):
+        await world.operator.cancel(world.conn, task_id, "again")
+
+
+@pytest.mark.catches("cancel-forgotten")
+@pytest.mark.parametrize("outcome", [Snooze(0), Retry("x"), Released(Release.DRAINED), Fail("X", "no")])
+async def test_a_claim_that_was_asked_to_stop_does_not_go_back_to_the_queue(
+    world: World, outcome: Outcome
+) -> None:
+    task_id = await world.enqueue()
+    claim = await world.claim_one()
+    await world.operator.cancel(world.conn, task_id, "customer left")
+    await world.settle((claim, outcome))
+    seen = await world.show(task_id)
+    if isinstance(outcome, Fail):
+        assert (seen.state, seen.mark_reason) == (State.FAILED, None)
+    else:
+        assert (seen.state, seen.mark_reason) == (State.CANCELLED, "customer left")
+
+
+async def test_what_does_not_exist_is_named(world: World) -> None:
+    missing = str(uuid4())
+    with pytest.raises(TaskNotFound, match=missing):
+        await world.show(missing)
+
+
+@pytest.mark.catches("expired-task-starts")
+async def test_a_task_that_did_not_start_in_time_is_cancelled(world: World) -> None:
+    soon = datetime.now(UTC) + timedelta(seconds=30)
+    waiting = await world.enqueue(expires_at=soon)
+    claimed = await world.enqueue(expires_at=soon, queue="slow")
+    await world.elapse(60)
+    claim = await world.claim_one(queues=["slow"])
+    assert claim.expired
+    assert await world.operator.expire(world.conn) == [waiting]
+    assert (await world.show(waiting)).mark_reason == "expired"
+    assert await world.state(claimed) is State.RUNNING
