@@ -191,8 +191,8 @@ FAULTS = {
         FLOOR, "self._upper - self._lower) / 2, _NARROWEST)", "self._upper - self._lower) / 2, timedelta(0))"
     ),
     "floor-passes-a-paused-queue": Fault(FLOOR, "if lane[0] not in unread:", "if True:"),
-    "child-not-released": Fault(SUPERVISOR, "        self._keep(self._bury(child))\n", ""),
-    "renewal-stops": Fault(SUPERVISOR, "        if not children:\n", "        if True:\n"),
+    "child-not-released": Fault(SUPERVISOR, "        self._keep(self._burials.bury(child))\n", ""),
+    "renewal-stops": Fault("runtime/leases.py", "        if not children:\n", "        if True:\n"),
     "lease-outlived": Fault(
         SUPERVISOR, "if asleep or now < child.lease_until - margin or not child.ready:", "if True:"
     ),
@@ -207,7 +207,7 @@ FAULTS = {
     "neighbours-pay": Fault("runtime/child.py", "        if not self.died:\n", "        if False:\n"),
     "cancel-not-heard": Fault(EXECUTOR, "self._aside(self._stop_what_was_cancelled())", "pass"),
     "reconciliation-off": Fault(
-        EXECUTOR, "            await self._store.reconcile(conn, self._worker, self._held())\n", ""
+        "runtime/intake.py", "            await self._store.reconcile(conn, self._worker, self._held())\n", ""
     ),
     "drain-spends-an-attempt": Fault(
         EXECUTOR,

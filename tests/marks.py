@@ -2,12 +2,17 @@
 
     @pytest.mark.requirement("T2")   shows T2, a line of docs/reference/requirements.md
     @pytest.mark.catches("no-fence") turns red when that fault of tests/faults.py is seeded
+    @pytest.mark.alone               has the machine to itself, because it judges time
 
 `--requirements` runs the first and prints a line per number; `--fault NAME` runs the second.
 """
 
+import fcntl
 import re
+import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -49,6 +54,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ]
     config.hook.pytest_deselected(items=[item for item in items if item not in keep])
     items[:] = keep
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> object:
+    with _company(alone=item.get_closest_marker("alone") is not None):
+        return (yield)
+
+
+@contextmanager
+def _company(*, alone: bool) -> Iterator[None]:
+    """Room for one test beside those of other processes, or for this one only."""
+    place = Path(tempfile.gettempdir()) / "holdfast-tests"
+    with (
+        place.with_suffix(".door").open("w") as door,
+        place.with_suffix(".room").open("w") as room,
+    ):
+        # Whoever waits for an empty room keeps the door shut: others would go in and out for ever.
+        fcntl.flock(door, fcntl.LOCK_EX)
+        fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(door, fcntl.LOCK_UN)
+        yield
 
 
 @pytest.hookimpl(wrapper=True)

@@ -20,13 +20,9 @@ from holdfast.store.operate import Operator
 from holdfast.store.pool import Conn, connect
 from holdfast.store.settle import Settled
 from holdfast.store.tasks import TaskStore
+from holdfast.testing import TABLES
 
 LEASE_SECONDS = 30.0
-TABLES = (
-    "tasks", "ready", "waiting", "running", "cancel_requests", "buckets", "queues", "sweeps", "workers",
-    "maintenance", "task_keys",
-    "settled_deltas", "settled_minutes", "task_history", "task_attempts",
-)  # fmt: skip
 
 # Nothing in two places, nothing nowhere, nothing counted wrong. Each line names a broken promise.
 INVARIANTS = """

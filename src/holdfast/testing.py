@@ -33,7 +33,8 @@ from holdfast.store.pool import Conn, connect
 from holdfast.store.sql import in_schema
 from holdfast.store.tasks import TaskStore
 
-_TABLES = (
+# Every table that a task leaves a trace in.
+TABLES = (
     "tasks", "ready", "waiting", "running", "cancel_requests", "buckets", "queues", "sweeps", "workers",
     "maintenance", "task_keys", "settled_deltas", "settled_minutes", "task_history", "task_attempts",
 )  # fmt: skip
@@ -116,7 +117,7 @@ class Bench:
 
     async def empty(self) -> None:
         """Leave no task behind."""
-        names = "; ".join(f"delete from holdfast.{table}" for table in _TABLES)
+        names = "; ".join(f"delete from holdfast.{table}" for table in TABLES)
         await self.conn.execute(in_schema(names, self._settings.schema_name))
 
     async def run_next(

@@ -1,9 +1,10 @@
 """The bench for users' tests does what a worker does, one task at a time."""
 
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
-from types import SimpleNamespace
 
+import psycopg
 import pytest
 
 from holdfast import Holdfast, HoldfastError, Retry, Task
@@ -87,11 +88,31 @@ async def test_a_worker_dies_where_the_test_says(
         assert (await bench.run_next()).state is State.COMPLETED
 
 
-async def test_a_database_that_is_no_test_s_is_not_emptied(world: World, bench: Bench) -> None:
-    await bench.require_a_test_database()
+@pytest.fixture
+def shop_url(direct_url: str) -> Iterator[str]:
+    """A database whose name does not say that it is for tests."""
+    name = f"shop_{os.getpid()}"
+    url = direct_url.rsplit("/", 1)[0]
+    with psycopg.connect(direct_url, autocommit=True) as admin:
+        admin.execute(f"create database {name}")
+        yield f"{url}/{name}"
+        admin.execute(f"drop database {name} with (force)")
+
+
+async def test_a_database_that_is_no_test_s_is_not_emptied(world: World, bench: Bench, shop_url: str) -> None:
     await world.enqueue("mail.send")
     await bench.require_a_test_database()
-    name = SimpleNamespace(dbname="shop")
-    elsewhere = Bench(Holdfast(world.url), SimpleNamespace(info=name, execute=world.conn.execute))  # type: ignore[arg-type]
-    with pytest.raises(HoldfastError, match="the database shop holds 1 tasks and 0 workers, and tests would"):
+    shop = Holdfast(shop_url)
+
+    @shop.task("mail.send")
+    async def send(task: Task[dict[str, int]]) -> None:
+        raise AssertionError
+
+    elsewhere = await Bench.open(shop)
+    await elsewhere.require_a_test_database()
+    await send.enqueue({})
+    with pytest.raises(
+        HoldfastError, match=r"the database shop_\d+ holds 1 tasks and 0 workers, and tests would"
+    ):
         await elsewhere.require_a_test_database()
+    await elsewhere.close()

@@ -29,6 +29,7 @@ LEASE = 4.0
 TREES = 3
 # After the last fault: a lease, the look of maintenance, the longest backoff, and what is left to do.
 LIVENESS_SECONDS = 45.0
+RESUME_SECONDS = 2.0
 MAX_ATTEMPTS = {"flaky": 1_000}
 KINDS = {
     "quick": 880, "pause": 40, "thread": 30, "flaky": 20, "poll": 15, "hopeless": 8, "straddle": 6,
@@ -91,9 +92,7 @@ async def _prepare(url: str) -> None:
         await migrate_up(conn, "holdfast")
 
 
-def chaos(  # noqa: PLR0915 (one story, told in order)
-    tasks: int, seed: int, seconds: float, resume_seconds: float = 2.0
-) -> tuple[Report, dict[str, object]]:
+def chaos(tasks: int, seed: int, seconds: float) -> tuple[Report, dict[str, object]]:  # noqa: PLR0915 (one story)
     """One run: faults for so many seconds, then quiet until everything has ended."""
     choose = random.Random(seed)
     with ExitStack() as stack:
@@ -127,8 +126,8 @@ def chaos(  # noqa: PLR0915 (one story, told in order)
         report.expect(
             ended - quiet < LIVENESS_SECONDS, f"not all had ended {ended - quiet:.0f} s after the last fault"
         )
-        late = [seconds for seconds in nemesis.resumed if seconds > resume_seconds]
-        report.expect(not late, f"work resumed more than {resume_seconds} s after the database", late)
+        late = [seconds for seconds in nemesis.resumed if seconds > RESUME_SECONDS]
+        report.expect(not late, f"work resumed more than {RESUME_SECONDS} s after the database", late)
         said = "".join(tree.said() for tree in trees)
         report.expect("Traceback" not in said, "a process of ours printed a traceback", [_around(said)])
         about: dict[str, object] = {

@@ -1,6 +1,5 @@
 """The connection goes after the commit and before the answer: nothing stalls, nothing runs twice."""
 
-import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -64,6 +63,7 @@ async def test_a_verdict_whose_answer_was_lost_counts_once(world: World, proxy: 
     assert tree.lines("task.late_result_refused") == []
 
 
+@pytest.mark.alone
 @pytest.mark.catches("hints-not-heard")
 async def test_a_hint_wakes_an_idle_worker_long_before_it_would_look(
     world: World, trees: Callable[..., Tree], direct_url: str
@@ -71,7 +71,13 @@ async def test_a_hint_wakes_an_idle_worker_long_before_it_would_look(
     tree = trees(at=direct_url).start("--sleep", 60)
     await world.enqueue("effect")
     await until(lambda: tree.lines("task.completed"), what="it to be up")
-    # It looks after 20, 40, 80 … ms: after six seconds the next look is more than four away.
-    await asyncio.sleep(6)
+    # It looks after 20, 40, … 2560, 5120 ms: idle for 2.7 s, its next look is more than two away.
+    watch = await world.open_direct(direct_url)
+    idle = (
+        "select count(*) from pg_stat_activity where application_name like 'holdfast % claims' "
+        "and datname = current_database() and clock_timestamp() - state_change > interval '2.7 s'"
+    )
+    while await (await watch.execute(idle)).fetchone() != (1,):
+        assert tree.process.poll() is None
     await world.enqueue("effect")
     assert await until(lambda: len(tree.effects()) == 2, what="the next") < 1.0

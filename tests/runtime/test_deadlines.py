@@ -56,6 +56,7 @@ async def test_a_handler_past_its_time_is_cancelled_and_tried_again(
     assert len(tree.lines("executor.started")) == 1
 
 
+@pytest.mark.alone
 @pytest.mark.catches("cancel-not-heard")
 @pytest.mark.parametrize("kind", ["sleep", "apart"])
 async def test_a_cancel_reaches_a_running_handler_within_two_seconds(

@@ -34,6 +34,7 @@ async def taken_back(world: World, tasks: list[str], seconds: float) -> float:
         assert waited < seconds, f"{row[0]} of {len(tasks)} back after {waited:.1f} s"
 
 
+@pytest.mark.alone
 @pytest.mark.requirement("T1", "O1")
 @pytest.mark.catches("child-not-released")
 async def test_what_a_dead_executor_held_is_claimable_within_a_second(
@@ -53,6 +54,7 @@ async def test_what_a_dead_executor_held_is_claimable_within_a_second(
         assert (await world.show(task)).counters.crashes == 0
 
 
+@pytest.mark.alone
 @pytest.mark.requirement("O1", "T3")
 @pytest.mark.catches("maintenance-never-looks")
 @pytest.mark.parametrize("victims", ["supervisor", "tree"])

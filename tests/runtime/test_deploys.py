@@ -76,6 +76,7 @@ async def test_a_gate_opens_again_once_everybody_knows_the_kind(
     await until(lambda: task in {effect.task for effect in new.effects()}, what="the short way")
 
 
+@pytest.mark.alone
 @pytest.mark.requirement("O7", "R2")
 @pytest.mark.catches("unknown-kind-fails", "drain-spends-an-attempt")
 async def test_rolling_restarts_under_load_fail_nothing_and_delay_nothing(
@@ -112,7 +113,7 @@ async def test_rolling_restarts_under_load_fail_nothing_and_delay_nothing(
         f"{restarts} restarts of {min(taken):.2f} to {max(taken):.2f} s, {len(enqueued)} tasks, "
         f"waited p50 {waits[len(waits) // 2]:.3f}, max {waits[-1]:.3f} s\n"
     )
-    assert waits[-1] <= max(taken) * 1.2 + 0.5
+    assert waits[-1] <= max(taken) + 0.5
     assert pair[0].lines("task.failed") + pair[1].lines("task.failed") == []
     row = await (
         await world.conn.execute("select count(*), sum(failures + crashes) from holdfast.task_history")

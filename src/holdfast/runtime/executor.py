@@ -9,38 +9,35 @@ import time
 from collections import deque
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from functools import partial
 
 import psycopg
 
-from holdfast.core.decide import Policy, decide, expire
-from holdfast.core.events import FailedAfterFinish, KindsUnknown, Listener, StatementFailed, TasksSettled
+from holdfast.core.decide import expire
+from holdfast.core.events import FailedAfterFinish, Listener, TasksSettled
 from holdfast.core.handler import Handlers
 from holdfast.core.outcome import Complete, Failed, Finished, Outcome, Release, Released
 from holdfast.core.task import Claim
 from holdfast.runtime.finish import Finishing
 from holdfast.runtime.flight import FlightRecord
-from holdfast.runtime.link import Backoff, Link, LinkLost
+from holdfast.runtime.intake import Intake
+from holdfast.runtime.link import Link, LinkLost
 from holdfast.runtime.pace import Pace
 from holdfast.runtime.plan import Plan, Until
 from holdfast.runtime.register import register
 from holdfast.runtime.runs import Run, Runs
 from holdfast.runtime.settling import Settling
 from holdfast.runtime.solo import SoloServer
+from holdfast.runtime.strangers import Strangers
+from holdfast.runtime.verdicts import Verdicts
+from holdfast.runtime.wear import Wear
 from holdfast.runtime.wire import Order, Report, Wire
-from holdfast.store.claimer import Claimer
-from holdfast.store.gates import Gates
-from holdfast.store.pool import Conn
 from holdfast.store.tasks import TaskStore
 
 TICK_SECONDS = 0.1
 CANCEL_SECONDS = 1.0
-# A lost claim may commit after the first look: so there is a second and a third.
-RECONCILE_AFTER_SECONDS = (0.0, 1.0, 5.0)
 # Claimed ahead on a wrong guess: what has not started by then goes back to whoever is free.
 BUFFER_SECONDS_MAX = 1.0
 ABORT_SECONDS = 1.0
-GATE_SECONDS = 5.0
 LEFT = 0
 LEASE_LOST = 75
 
@@ -64,33 +61,32 @@ class Executor:
         self._store = store
         self._listen: Listener = store.listen
         self._wire = wire
-        self._claims_link = self._link("claims")
-        self._settles_link = self._link("settles")
+        seconds = plan.statement_seconds
+        self._claims_link, self._settles_link = (
+            Link(plan.url, f"holdfast {plan.name} {what}", self._listen, deadline_seconds=seconds)
+            for what in ("claims", "settles")
+        )
         self._settling = Settling(store, self._settles_link, self._listen)
         finisher = Finishing(store.settings, handlers)
         self._runs = Runs(flight, solo, plan.timeout_seconds, finisher, self._ended)
         self._pace = Pace(plan.concurrency, plan.sleep_seconds)
-        self._claimer_generation = 0
-        self._claimer = self._new_claimer()
+        self._intake = Intake(worker, plan, handlers, store, self._claims_link, self._held)
         self._buffer: deque[Claim] = deque()
         self._buffered_at = 0.0
-        self._policies: dict[str, Policy] = {}
+        self._verdicts = Verdicts(handlers, plan)
         self._room = asyncio.Event()
-        self._reconcile_at: list[float] = []
-        self._gated_at: dict[str, float] = {}
+        self._strangers = Strangers(worker, store, self._settles_link, self._aside)
         self._background: set[asyncio.Task[None]] = set()
         self._claimed = 0
-        self._ended_count = 0
+        self._wear = Wear(plan)
         self._asking = False
         self._closing = False
-        self._recycling = False
-        self._began_at = time.monotonic()
         self._leave: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> int:
         """Work until told to leave, or until there is nothing more to do; answers the exit status."""
         await register(self._claims_link, self._store, self._worker, self._plan, sorted(self._handlers))
-        self._wire.say(Report.READY, policies=self._told_policies())
+        self._wire.say(Report.READY, policies=self._verdicts.told())
         loops = (self._hear(), self._claim_on(), self._settling.run(), self._tick())
         for work in loops:
             self._aside(work)
@@ -105,13 +101,10 @@ class Executor:
                     self._pace.wake()
                     self._room.set()
                 case Order.RECONCILE:
-                    self._reconcile_at.append(time.monotonic())
-                case Order.DRAIN:
+                    self._intake.reconcile_soon()
+                case Order.DRAIN | Order.ABORT as order:
                     self._closing = True
-                    self._aside(self._drain(self._plan.grace_seconds))
-                case Order.ABORT:
-                    self._closing = True
-                    self._aside(self._drain(0.0))
+                    self._aside(self._drain(self._plan.grace_seconds if order is Order.DRAIN else 0.0))
                 case Order.STOP:
                     self._closing = True
                     self._aside(self._stop())
@@ -129,7 +122,7 @@ class Executor:
         await self._runs.done(ABORT_SECONDS / 2)
         for run in self._runs.abandon():
             self._settle(run.claim, Released(Release.DRAINED))
-        if self._claims_link.busy:
+        if self._intake.busy:
             # A claim is on its way: what it brings is given back too.
             await asyncio.sleep(0.05)
         try:
@@ -170,7 +163,6 @@ class Executor:
     # -- claiming
 
     async def _claim_on(self) -> None:
-        backoff = Backoff()
         while True:
             want = self._want()
             if want <= 0:
@@ -178,42 +170,17 @@ class Executor:
                     return
                 await self._wait_for_room()
                 continue
-            try:
-                claims = await self._claims_link.use(partial(self._claim, want))
-            except LinkLost:
-                now = time.monotonic()
-                self._reconcile_at = [now + seconds for seconds in RECONCILE_AFTER_SECONDS]
-                await asyncio.sleep(backoff.next())
+            claims = await self._intake.claim(want, self._free)
+            if claims is None:
                 continue
-            except psycopg.Error as error:
-                self._listen(StatementFailed("claim", str(error).strip()))
-                await asyncio.sleep(backoff.next())
-                continue
-            backoff.reset()
             self._take(claims)
             if not claims:
                 if self._nothing_left():
                     return
                 await self._pace.idle()
 
-    async def _claim(self, want: int, conn: Conn) -> Sequence[Claim]:
-        if self._claimer_generation != self._claims_link.generation:
-            self._claimer = self._new_claimer()
-        if self._reconcile_at and self._reconcile_at[0] <= time.monotonic():
-            self._reconcile_at.pop(0)
-            await self._store.reconcile(conn, self._worker, self._held())
-        return await self._claimer.claim(conn, want, free=self._runs.free - len(self._buffer))
-
-    def _new_claimer(self) -> Claimer:
-        self._claimer_generation = self._claims_link.generation
-        timeouts = [handler.timeout_seconds or 0.0 for handler in self._handlers.values()]
-        return Claimer(
-            self._store,
-            self._plan.queues,
-            self._worker,
-            kinds=sorted(self._handlers),
-            timeout=max([self._plan.timeout_seconds, *timeouts]),
-        )
+    def _free(self) -> int:
+        return self._runs.free - len(self._buffer)
 
     def _want(self) -> int:
         if self._closing or self._leave.done():
@@ -257,7 +224,8 @@ class Executor:
             claim = self._buffer.popleft()
             handler = self._handlers.get(claim.kind)
             if handler is None:
-                self._pass_on(claim)
+                self._strangers.met(claim.kind)
+                self._settle(claim, Released(Release.NO_HANDLER))
             elif claim.expired:
                 self._settling.add((claim, expire(claim)))
             else:
@@ -266,28 +234,11 @@ class Executor:
         if self._pace.want(self._runs.free, len(self._buffer)) > 0:
             self._room.set()
 
-    def _pass_on(self, claim: Claim) -> None:
-        """A kind that this version does not know: it goes behind a gate that only others pass."""
-        now = time.monotonic()
-        if now - self._gated_at.get(claim.kind, -GATE_SECONDS) >= GATE_SECONDS:
-            self._gated_at[claim.kind] = now
-            self._listen(KindsUnknown(self._worker, [claim.kind]))
-            self._aside(self._gate(claim.kind))
-        self._settle(claim, Released(Release.NO_HANDLER))
-
-    async def _gate(self, kind: str) -> None:
-        gates = Gates(self._store.settings, self._listen, by=self._worker)
-        try:
-            await self._settles_link.use(lambda conn: gates.gate(conn, kind))
-        except (LinkLost, psycopg.Error):
-            # The next task of the kind tries again.
-            self._gated_at.pop(kind, None)
-
     # -- ending
 
     def _ended(self, run: Run, outcome: Outcome | Finished) -> None:
         self._pace.ended(time.monotonic() - run.began_at)
-        self._ended_count += 1
+        self._wear.ended()
         if isinstance(outcome, Finished):
             self._finished(run.claim, outcome.then)
         else:
@@ -301,19 +252,12 @@ class Executor:
 
     def _finished(self, claim: Claim, then: Outcome) -> None:
         """It was settled in the handler's own commit: whatever came after that changes nothing."""
-        self._listen(TasksSettled([(claim, decide(claim, Complete(), self._policy(claim.kind)))]))
+        self._listen(TasksSettled([(claim, self._verdicts.of(claim, Complete()))]))
         if isinstance(then, Failed):
             self._listen(FailedAfterFinish(claim, then.failure.message))
 
     def _settle(self, claim: Claim, outcome: Outcome, *, uncertain: bool = False) -> None:
-        policy = self._policies.get(claim.kind)
-        if policy is None:
-            policy = self._policies[claim.kind] = self._policy(claim.kind)
-        self._settling.add((claim, decide(claim, outcome, policy)), uncertain=uncertain)
-
-    def _policy(self, kind: str) -> Policy:
-        handler = self._handlers.get(kind)
-        return handler.policy(self._plan.max_attempts) if handler else Policy(self._plan.max_attempts)
+        self._settling.add((claim, self._verdicts.of(claim, outcome)), uncertain=uncertain)
 
     def _give_back_buffer(self) -> None:
         while self._buffer:
@@ -335,17 +279,17 @@ class Executor:
             if self._buffer and now - self._buffered_at > BUFFER_SECONDS_MAX:
                 self._pace.forget()
                 self._give_back_buffer()
-            if now >= cancels_at and self._runs.oldest_seconds() > CANCEL_SECONDS / 2:
+            if now >= cancels_at and not self._asking and self._runs.oldest_seconds() > CANCEL_SECONDS / 2:
                 cancels_at = now + CANCEL_SECONDS
                 # Beside this loop: a database that hangs must not hold up deadlines.
-                if not self._asking:
-                    self._asking = True
-                    self._aside(self._stop_what_was_cancelled())
-            self._recycle(now)
-            if self._reconcile_at and self._reconcile_at[0] <= now:
+                self._aside(self._stop_what_was_cancelled())
+            if (why := self._wear.out()) is not None:
+                self._wire.say(Report.RECYCLE, why=why)
+            if self._intake.due:
                 self._pace.wake()
 
     async def _stop_what_was_cancelled(self) -> None:
+        self._asking = True
         try:
             asked = await self._claims_link.use(lambda conn: self._store.cancel_requests(conn, self._worker))
         except (LinkLost, psycopg.Error):
@@ -354,30 +298,3 @@ class Executor:
             self._asking = False
         for task_id, fence, reason in asked:
             self._runs.cancel(task_id, fence, reason)
-
-    def _recycle(self, now: float) -> None:
-        plan = self._plan
-        old = plan.max_time_seconds is not None and now - self._began_at >= plan.max_time_seconds
-        worn = plan.max_tasks is not None and self._ended_count >= plan.max_tasks
-        if (old or worn) and not self._recycling:
-            self._recycling = True
-            self._wire.say(Report.RECYCLE, why="max-time" if old else "max-tasks")
-
-    def _told_policies(self) -> dict[str, object]:
-        return {
-            handler.kind: [
-                handler.max_attempts or self._plan.max_attempts,
-                handler.backoff.base_seconds,
-                handler.backoff.cap_seconds,
-                handler.timeout_seconds,
-            ]
-            for handler in self._handlers.values()
-        }
-
-    def _link(self, what: str) -> Link:
-        return Link(
-            self._plan.url,
-            f"holdfast {self._plan.name} {what}",
-            self._listen,
-            deadline_seconds=self._plan.statement_seconds,
-        )

@@ -23,21 +23,21 @@ from holdfast.core.events import (
     StatementFailed,
     WorkerLeaving,
 )
+from holdfast.runtime.burials import Burials
 from holdfast.runtime.child import Child, Leaving
 from holdfast.runtime.hints import Hints
-from holdfast.runtime.link import Backoff, Link, LinkLost
+from holdfast.runtime.leases import Leases
+from holdfast.runtime.link import LinkLost
 from holdfast.runtime.maintenance import Maintenance
 from holdfast.runtime.plan import Plan, Until
 from holdfast.runtime.wire import Order, Report
 from holdfast.store.tasks import TaskStore
 
 TICK_SECONDS = 0.1
-RECONCILE_EVERY = 10
 # Time to say what had ended before a lost lease, and to give things back at an abort.
 STOP_SECONDS = 2.0
 LINGER_SECONDS = 10.0
 RESTART_SECONDS = 1.0
-LAST_CLAIM_SECONDS = 0.5
 RESTART_SECONDS_MAX = 30.0
 # An executor that lived so long did not die of its own start.
 SETTLED_SECONDS = 5.0
@@ -52,14 +52,11 @@ class Supervisor:
         self._command = command
         self._store = store
         self._listen = store.listen
-        # Renewing has a connection to itself: nothing may make it wait.
-        self._link = Link(plan.url, f"holdfast {plan.name} leases", store.listen)
-        self._burials = Link(plan.url, f"holdfast {plan.name} burials", store.listen)
-        self._policies: dict[str, Policy] = {}
-        self._timeouts: dict[str, float] = {}
-        self._maintenance = Maintenance(plan, store, self._policies, store.listen)
+        self._burials = Burials(plan, store)
+        self._maintenance = Maintenance(plan, store, self._burials.policies, store.listen)
         self._hints = Hints(plan, self._wake)
         self._children: set[Child] = set()
+        self._leases = Leases(plan, store, self._children, self._lost)
         self._burying: set[asyncio.Task[None]] = set()
         self._signals = 0
         self._failures = 0
@@ -74,7 +71,7 @@ class Supervisor:
             loop.add_signal_handler(number, self._told_to_leave)
         for _ in range(self._plan.processes):
             await self._start()
-        chores = [self._renew_on(), self._tick(), self._hints.run()]
+        chores = [self._leases.run(), self._tick(), self._hints.run()]
         if self._plan.until is Until.STOPPED:
             chores.append(self._maintenance.run())
         tasks = [asyncio.ensure_future(chore) for chore in chores]
@@ -119,8 +116,7 @@ class Supervisor:
         self._was_ready = True
         child.lease_until = time.monotonic() + self._plan.lease_seconds
         for kind, (attempts, base, cap, timeout) in values["policies"].items():  # type: ignore[attr-defined]
-            self._policies[kind] = Policy(attempts, RetryBackoff(base, cap))
-            self._timeouts[kind] = timeout or self._plan.timeout_seconds
+            self._burials.learn(kind, Policy(attempts, RetryBackoff(base, cap)), timeout)
         if self._signals:
             self._send_away(child, Leaving.DRAINING)
         for old in self._children:
@@ -162,7 +158,7 @@ class Supervisor:
         self._listen(
             ExecutorEnded(child.worker, child.process.pid, status, child.leaving and str(child.leaving))
         )
-        self._keep(self._bury(child))
+        self._keep(self._burials.bury(child))
         if self._over.is_set():
             return
         if not child.ready and not self._was_ready and child.leaving is None:
@@ -202,77 +198,10 @@ class Supervisor:
                 # A successor that died on its way in: the one that waits for it waits for the next.
                 old.successor = successor
 
-    async def _bury(self, child: Child) -> None:
-        """Give back at once what a dead executor held, by what its flight record tells."""
-        fates = child.fates(self._timeouts)
-        child.bury()
-        backoff = Backoff()
-        while True:
-            try:
-                await self._burials.use(
-                    lambda conn: self._store.take_back(conn, child.worker, fates.of, self._policy)
-                )
-                if not await self._burials.use(lambda conn: self._store.retire(conn, child.worker)):
-                    # A claim of its last moment may have landed meanwhile.
-                    await asyncio.sleep(LAST_CLAIM_SECONDS)
-                    await self._burials.use(
-                        lambda conn: self._store.take_back(conn, child.worker, fates.of, self._policy)
-                    )
-                    await self._burials.use(lambda conn: self._store.retire(conn, child.worker))
-            except LinkLost:
-                await asyncio.sleep(backoff.next())
-            except psycopg.Error as error:
-                self._listen(StatementFailed("take back", str(error).strip()))
-                await asyncio.sleep(backoff.next() * 10)
-            else:
-                await self._burials.close()
-                return
-
-    def _policy(self, kind: str) -> Policy:
-        return self._policies.get(kind) or Policy(self._plan.max_attempts)
-
-    # -- leases
-
-    async def _renew_on(self) -> None:
-        rounds = 0
-        backoff = Backoff()
-        while True:
-            pause = self._plan.renew_seconds
-            try:
-                await self._renew()
-                backoff.reset()
-                rounds += 1
-            except LinkLost:
-                pause = min(pause, backoff.next())
-            except psycopg.Error as error:
-                self._listen(StatementFailed("renew", str(error).strip()))
-                pause = min(pause, backoff.next())
-            if rounds and rounds % RECONCILE_EVERY == 0:
-                for child in self._children:
-                    child.order(Order.RECONCILE)
-            await asyncio.sleep(pause)
-
-    async def _renew(self) -> None:
-        children = [child for child in self._children if child.ready]
-        if not children:
-            return
-        sent_at = time.monotonic()
-        workers = [child.worker for child in children]
-        # An answer that comes after the lease has ended is worth nothing.
-        seconds = max(1.0, self._plan.lease_seconds / 3)
-        renewed = await self._link.use(
-            lambda conn: self._store.renew(conn, workers, self._plan.lease_seconds),
-            deadline_seconds=seconds,
-        )
-        for child in children:
-            if child.worker in renewed:
-                child.lease_until = sent_at + self._plan.lease_seconds
-            elif child in self._children and child.leaving is not Leaving.LEASE_LOST:
-                self._lose(child)
-
-    def _lose(self, child: Child) -> None:
-        self._listen(LeaseAtRisk(child.worker, lost=True))
-        self._send_away(child, Leaving.LEASE_LOST)
+    def _lost(self, child: Child) -> None:
+        if child in self._children and child.leaving is not Leaving.LEASE_LOST:
+            self._listen(LeaseAtRisk(child.worker, lost=True))
+            self._send_away(child, Leaving.LEASE_LOST)
 
     # -- time
 
@@ -286,14 +215,7 @@ class Supervisor:
             for child in list(self._children):
                 self._mind(child, now, asleep=woke)
             if woke:
-                self._keep(self._renew_now())
-
-    async def _renew_now(self) -> None:
-        try:
-            await self._renew()
-        except (LinkLost, psycopg.Error):
-            # The usual round tries again, and the end of the lease stops the handlers.
-            return
+                self._keep(self._leases.renew_now())
 
     def _mind(self, child: Child, now: float, *, asleep: bool) -> None:
         if now > child.leave_by:

@@ -1,0 +1,59 @@
+"""What becomes of a dead executor's tasks: given back at once, by what its flight record tells."""
+
+import asyncio
+
+import psycopg
+
+from holdfast.core.decide import Policy
+from holdfast.core.events import StatementFailed
+from holdfast.runtime.child import Child, Fates
+from holdfast.runtime.link import Backoff, Link, LinkLost
+from holdfast.runtime.plan import Plan
+from holdfast.store.tasks import TaskStore
+
+LAST_CLAIM_SECONDS = 0.5
+
+
+class Burials:
+    """The burials of one supervisor, on a connection that is there only while it is needed."""
+
+    def __init__(self, plan: Plan, store: TaskStore) -> None:
+        self._plan = plan
+        self._store = store
+        self._link = Link(plan.url, f"holdfast {plan.name} burials", store.listen)
+        # What the executors told of their kinds; the supervisor itself loads no handlers.
+        self.policies: dict[str, Policy] = {}
+        self._timeouts: dict[str, float] = {}
+
+    def learn(self, kind: str, policy: Policy, timeout_seconds: float | None) -> None:
+        """How often a kind may be tried, and how long it may take."""
+        self.policies[kind] = policy
+        self._timeouts[kind] = timeout_seconds or self._plan.timeout_seconds
+
+    async def bury(self, child: Child) -> None:
+        """Give back what it held, however long the database takes to be there."""
+        fates = child.fates(self._timeouts)
+        child.bury()
+        backoff = Backoff()
+        while True:
+            try:
+                if not await self._take_back(child.worker, fates):
+                    # A claim of its last moment may have landed meanwhile.
+                    await asyncio.sleep(LAST_CLAIM_SECONDS)
+                    await self._take_back(child.worker, fates)
+            except LinkLost:
+                await asyncio.sleep(backoff.next())
+            except psycopg.Error as error:
+                self._store.listen(StatementFailed("take back", str(error).strip()))
+                await asyncio.sleep(backoff.next() * 10)
+            else:
+                await self._link.close()
+                return
+
+    async def _take_back(self, worker: str, fates: Fates) -> bool:
+        """Whether nothing of it is left, so that it could be crossed off."""
+        await self._link.use(lambda conn: self._store.take_back(conn, worker, fates.of, self._policy))
+        return await self._link.use(lambda conn: self._store.retire(conn, worker))
+
+    def _policy(self, kind: str) -> Policy:
+        return self.policies.get(kind) or Policy(self._plan.max_attempts)

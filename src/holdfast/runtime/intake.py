@@ -1,0 +1,97 @@
+"""What comes into an executor: claims on a connection of their own, and what it may hold unawares.
+
+A claim whose answer was lost may have committed, before or after anyone looks. So after every lost
+connection the executor asks several times for what the database thinks it holds, and gives back the
+rest.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+import psycopg
+
+from holdfast.core.events import Listener, StatementFailed
+from holdfast.core.handler import Handlers
+from holdfast.core.task import Claim
+from holdfast.runtime.link import Backoff, Link, LinkLost
+from holdfast.runtime.plan import Plan
+from holdfast.store.claimer import Claimer
+from holdfast.store.pool import Conn
+from holdfast.store.tasks import TaskStore
+
+# A lost claim may commit after the first look: so there is a second and a third.
+RECONCILE_AFTER_SECONDS = (0.0, 1.0, 5.0)
+
+
+class Intake:
+    """The claims of one executor."""
+
+    def __init__(
+        self,
+        worker: str,
+        plan: Plan,
+        handlers: Handlers,
+        store: TaskStore,
+        link: Link,
+        held: Callable[[], Sequence[Claim]],
+    ) -> None:
+        self._held = held
+        self._worker = worker
+        self._plan = plan
+        self._handlers = handlers
+        self._store = store
+        self._listen: Listener = store.listen
+        self._link = link
+        self._backoff = Backoff()
+        self._generation = link.generation
+        self._claimer = self._new_claimer()
+        self._reconcile_at: list[float] = []
+
+    @property
+    def busy(self) -> bool:
+        """Whether a claim is on its way."""
+        return self._link.busy
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to ask what the database thinks is held here."""
+        return bool(self._reconcile_at) and self._reconcile_at[0] <= time.monotonic()
+
+    def reconcile_soon(self) -> None:
+        """Ask with the next claim what the database thinks is held here."""
+        self._reconcile_at.append(time.monotonic())
+
+    async def claim(self, want: int, free: Callable[[], int]) -> Sequence[Claim] | None:
+        """Up to so many tasks; none where the database could not be asked, after a pause."""
+        try:
+            claims = await self._link.use(lambda conn: self._claim(conn, want, free))
+        except LinkLost:
+            now = time.monotonic()
+            self._reconcile_at = [now + seconds for seconds in RECONCILE_AFTER_SECONDS]
+        except psycopg.Error as error:
+            self._listen(StatementFailed("claim", str(error).strip()))
+        else:
+            self._backoff.reset()
+            return claims
+        await asyncio.sleep(self._backoff.next())
+        return None
+
+    async def _claim(self, conn: Conn, want: int, free: Callable[[], int]) -> Sequence[Claim]:
+        if self._generation != self._link.generation:
+            self._claimer = self._new_claimer()
+        if self.due:
+            self._reconcile_at.pop(0)
+            await self._store.reconcile(conn, self._worker, self._held())
+        return await self._claimer.claim(conn, want, free=free())
+
+    def _new_claimer(self) -> Claimer:
+        self._generation = self._link.generation
+        timeouts = [handler.timeout_seconds or 0.0 for handler in self._handlers.values()]
+        return Claimer(
+            self._store,
+            self._plan.queues,
+            self._worker,
+            kinds=sorted(self._handlers),
+            timeout=max([self._plan.timeout_seconds, *timeouts]),
+        )

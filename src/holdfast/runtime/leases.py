@@ -1,0 +1,76 @@
+"""The leases of all executors of one worker, renewed in one statement."""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+
+import psycopg
+
+from holdfast.core.events import StatementFailed
+from holdfast.runtime.child import Child
+from holdfast.runtime.link import Backoff, Link, LinkLost
+from holdfast.runtime.plan import Plan
+from holdfast.runtime.wire import Order
+from holdfast.store.tasks import TaskStore
+
+RECONCILE_EVERY = 10
+
+
+class Leases:
+    """Renews; `lost` is told of each executor whose lease the database does not know any more."""
+
+    def __init__(
+        self, plan: Plan, store: TaskStore, children: Collection[Child], lost: Callable[[Child], None]
+    ) -> None:
+        self._plan = plan
+        self._store = store
+        self._children = children
+        self._lost = lost
+        # A connection to itself: nothing may make it wait.
+        self._link = Link(plan.url, f"holdfast {plan.name} leases", store.listen)
+
+    async def run(self) -> None:
+        """Renew at the plan's pace, and sooner after a failure."""
+        rounds = 0
+        backoff = Backoff()
+        while True:
+            pause = self._plan.renew_seconds
+            try:
+                await self._renew()
+                backoff.reset()
+                rounds += 1
+            except LinkLost:
+                pause = min(pause, backoff.next())
+            except psycopg.Error as error:
+                self._store.listen(StatementFailed("renew", str(error).strip()))
+                pause = min(pause, backoff.next())
+            if rounds and rounds % RECONCILE_EVERY == 0:
+                for child in self._children:
+                    child.order(Order.RECONCILE)
+            await asyncio.sleep(pause)
+
+    async def renew_now(self) -> None:
+        """Out of turn, after this process was stopped for a while."""
+        try:
+            await self._renew()
+        except (LinkLost, psycopg.Error):
+            # The usual round tries again, and the end of the lease stops the handlers.
+            return
+
+    async def _renew(self) -> None:
+        children = [child for child in self._children if child.ready]
+        if not children:
+            return
+        sent_at = time.monotonic()
+        workers = [child.worker for child in children]
+        # An answer that comes after the lease has ended is worth nothing.
+        seconds = max(1.0, self._plan.lease_seconds / 3)
+        renewed = await self._link.use(
+            lambda conn: self._store.renew(conn, workers, self._plan.lease_seconds),
+            deadline_seconds=seconds,
+        )
+        for child in children:
+            if child.worker in renewed:
+                child.lease_until = sent_at + self._plan.lease_seconds
+            else:
+                self._lost(child)

@@ -1,0 +1,46 @@
+"""Kinds that this version of a worker does not know: a gate before each, that only others pass."""
+
+import time
+from collections.abc import Callable, Coroutine
+
+import psycopg
+
+from holdfast.core.events import KindsUnknown
+from holdfast.runtime.link import Link, LinkLost
+from holdfast.store.gates import Gates
+from holdfast.store.tasks import TaskStore
+
+AGAIN_SECONDS = 5.0
+
+
+class Strangers:
+    """The unknown kinds that one executor has met."""
+
+    def __init__(
+        self,
+        worker: str,
+        store: TaskStore,
+        link: Link,
+        aside: Callable[[Coroutine[None, None, None]], None],
+    ) -> None:
+        self._worker = worker
+        self._listen = store.listen
+        self._gates = Gates(store.settings, store.listen, by=worker)
+        self._link = link
+        self._aside = aside
+        self._gated_at: dict[str, float] = {}
+
+    def met(self, kind: str) -> None:
+        """A task of a kind without a handler was claimed: the next ones step aside."""
+        now = time.monotonic()
+        if now - self._gated_at.get(kind, -AGAIN_SECONDS) >= AGAIN_SECONDS:
+            self._gated_at[kind] = now
+            self._listen(KindsUnknown(self._worker, [kind]))
+            self._aside(self._gate(kind))
+
+    async def _gate(self, kind: str) -> None:
+        try:
+            await self._link.use(lambda conn: self._gates.gate(conn, kind))
+        except (LinkLost, psycopg.Error):
+            # The next task of the kind tries again.
+            self._gated_at.pop(kind, None)

@@ -1,0 +1,70 @@
+"""Workers that cannot start: they say why in a line, and do not wait for what will not come."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMANDS = {
+    ("shop.tasks",): "no app at shop.tasks: write MODULE:NAME, for example shop.tasks:app",
+    ("shop.nowhere:app",): "no app at shop.nowhere:app: there is no module shop",
+    ("tests.apps:nothing",): "no app at tests.apps:nothing: tests.apps has no nothing",
+    ("tests.apps:effect",): "no app at tests.apps:effect: effect is a function, not a Holdfast app",
+    ("tests.apps:app", "--once", "--until-empty"): "choose one of --once and --until-empty",
+    ("tests.apps:app", "--queues", ","): "name at least one queue",
+    ("tests.apps:app", "--concurrency", "0"): "Input should be greater than or equal to 1",
+}
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+async def test_a_worker_that_cannot_start_says_why_in_a_line(url: str, arguments: tuple[str, ...]) -> None:
+    done = await asyncio.to_thread(_worker, url, *arguments)
+    assert done.returncode == 2
+    assert COMMANDS[arguments] in " ".join(done.stderr.replace("│", " ").split())
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        (
+            {"HOLDFAST_DATABASE_URL": "banana"},
+            "cannot be read cannot be reached: write postgresql",
+        ),
+        ({"HOLDFAST_HINTS": "maybe"}, "the setting HOLDFAST_HINTS is wrong: Input should be a valid boolean"),
+        ({"HOLDFAST_DATABASE_URL": "NOPE"}, "does not exist"),
+    ],
+    ids=["address", "setting", "database"],
+)
+async def test_what_is_wrong_from_the_start_is_not_waited_for(
+    direct_url: str, variables: dict[str, str], said: str
+) -> None:
+    nope = direct_url.rsplit("/", 1)[0] + "/nope"
+    variables = {name: value.replace("NOPE", nope) for name, value in variables.items()}
+    done = await asyncio.to_thread(_worker, direct_url, "tests.apps:app", environment=variables)
+    assert done.returncode == 2
+    assert said in done.stderr.splitlines()[-1]
+
+
+async def test_a_worker_before_an_empty_database_says_how_to_migrate(direct_url: str) -> None:
+    environment = {"HOLDFAST_SCHEMA": "not_there"}
+    done = await asyncio.to_thread(_worker, direct_url, "tests.apps:app", environment=environment)
+    assert done.returncode == 2
+    assert "the schema not_there has no tables yet: run `holdfast migrate`" in done.stderr
+
+
+def _worker(
+    url: str, *arguments: str, environment: dict[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "holdfast", "worker", *arguments],
+        env=os.environ | {"HOLDFAST_DATABASE_URL": url, "COLUMNS": "200"} | (environment or {}),
+        cwd=Path(__file__).parent.parent.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
