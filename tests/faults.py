@@ -170,6 +170,8 @@ FAULTS = {
     "death-alone-never-counts": Fault(
         STORE, "return WorkerLost(alone=alone, how", "return WorkerLost(alone=False, how"
     ),
+    "tree-killer-never-suspected": Fault(STORE, "suspect=lost_before)", "suspect=False)"),
+    "a-lost-tree-accuses-all": Fault(STORE, "suspect=lost_before)", "suspect=True)"),
     "infinity-stops-every-claim": Fault(
         SQL_TABLES,
         "times_are_finite check (run_at < '9999-01-01'",

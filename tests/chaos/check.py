@@ -56,7 +56,7 @@ def check(  # noqa: PLR0915 (one promise after another)
 
     lost = [task for task in acknowledged if task not in completed and task not in left]
     report.expect(not lost, f"{len(lost)} acknowledged tasks are nowhere", lost)
-    unfinished = [task for task, row in left.items() if row[1] is None]
+    unfinished = [(task, row[0]) for task, row in left.items() if row[1] is None]
     report.expect(not unfinished, f"{len(unfinished)} tasks have not ended", unfinished)
     report.expect(places == (0, 0, 0), f"ready, running, waiting are not empty: {places}")
 

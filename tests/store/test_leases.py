@@ -116,6 +116,21 @@ async def test_a_settle_whose_answer_was_lost_is_not_called_late(world: World) -
     assert [type(event) for event in world.events] == [LateResultsRefused, TasksSettled]
 
 
+@pytest.mark.catches("tree-killer-never-suspected", "a-lost-tree-accuses-all")
+async def test_what_is_lost_among_others_runs_alone_once_it_was_lost_twice(world: World) -> None:
+    ids = [await world.enqueue() for _ in range(3)]
+    alone = []
+    for _ in range(3):
+        worker = str(uuid4())
+        claims = await world.claim(worker=worker)
+        assert sorted(claim.id for claim in claims) == sorted(ids)
+        alone.append({claim.alone for claim in claims})
+        await world.lapse(worker)
+        await world.reclaim(world.conn)
+        await world.elapse(1)
+    assert alone == [{False}, {False}, {True}]
+
+
 @pytest.mark.requirement("T6")
 @pytest.mark.catches("death-alone-never-counts")
 async def test_a_task_that_kills_its_worker_three_times_while_alone_is_poison(world: World) -> None:

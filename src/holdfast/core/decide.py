@@ -81,8 +81,8 @@ def decide(claim: Claim, outcome: Outcome, policy: Policy) -> Verdict:
             return Verdict(Move.CANCEL, _ATTEMPT, reason=storable(reason, MESSAGE_CHARACTERS_MAX))
         case Released(why):
             return Verdict(Move.RELEASE, after_seconds=0.0, reason=why)
-        case WorkerLost(alone, how):
-            return _lost(claim, how, alone=alone)
+        case WorkerLost(alone, how, suspect):
+            return _lost(claim, how, alone=alone, suspect=suspect or alone)
         case Retry(reason, after):
             wait = None if after is None else as_seconds(after)
             return _failed(claim, Failure.of(FailureClass.TRANSIENT, reason), wait, policy)
@@ -137,7 +137,7 @@ def _share(progress: float | None) -> float | None:
     return min(max(progress, 0.0), 100.0)
 
 
-def _lost(claim: Claim, how: str, *, alone: bool) -> Verdict:
+def _lost(claim: Claim, how: str, *, alone: bool, suspect: bool) -> Verdict:
     crashes = claim.crashes + int(alone)
     if crashes >= CRASHES_MAX:
         message = f"its process died {crashes} times while it ran alone; the last time {how}"
@@ -153,5 +153,5 @@ def _lost(claim: Claim, how: str, *, alone: bool) -> Verdict:
         Counters(attempts=int(alone), crashes=int(alone)),
         after_seconds=0.0,
         failure=Failure.of(FailureClass.WORKER_LOST, f"its process was lost under it: {how}"),
-        alone=True,
+        alone=True if suspect else None,
     )

@@ -81,10 +81,14 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class WorkerLost:
-    """The process died under it; only a death while alone accuses the task."""
+    """The process died under it; only a death while alone accuses the task.
+
+    A suspect runs next in a process of its own, to be seen alone.
+    """
 
     alone: bool
     how: str = "it died"
+    suspect: bool = True
 
 
 @dataclass(frozen=True, slots=True)

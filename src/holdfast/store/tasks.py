@@ -237,7 +237,7 @@ class TaskStore:
         values = {"grace": grace_seconds, "limit": limit}
         rows = await (await conn.execute(self._sql["lapsed"], values)).fetchall()
         settlements = [
-            (claim, decide(claim, _fate(claim, overdue=row[-2], alone=row[-1]), policy(claim.kind)))
+            (claim, decide(claim, _fate(claim, *row[-3:]), policy(claim.kind)))
             for claim, row in zip(_lapsed(rows), rows, strict=True)
         ]
         # Whoever was refused here lost a race with the holder or with another reclaimer: no news.
@@ -255,13 +255,15 @@ class TaskStore:
         await conn.execute(self._sql["leave_maintenance"], {"holder": holder})
 
 
-def _fate(claim: Claim, *, overdue: bool, alone: bool | None) -> Outcome:
+def _fate(claim: Claim, overdue: bool, alone: bool | None, lost_before: bool) -> Outcome:  # noqa: FBT001 (a row's columns)
     if overdue:
         message = f"it was still running past its deadline in worker {claim.worker}"
         return Failed(Failure.of(FailureClass.TIMEOUT, message))
     if alone is None:
         return Released(Release.UNKNOWN_CLAIM)
-    return WorkerLost(alone=alone, how="its worker's lease ended")
+    # A whole tree goes down with its machine far more often than by a task, and nobody knows what had
+    # started: only what is lost again is a suspect.
+    return WorkerLost(alone=alone, how="its worker's lease ended", suspect=lost_before)
 
 
 def _arrays(ranges: Sequence[Range]) -> dict[str, object]:
@@ -274,5 +276,5 @@ def _arrays(ranges: Sequence[Range]) -> dict[str, object]:
 
 
 def _lapsed(rows: Iterable[TupleRow]) -> list[Claim]:
-    """Rows of `lapsed` and `held`: the claim's columns, when it started, who has it, overdue, alone."""
-    return [Claim._make(row[:-2]) for row in rows]
+    """Rows of `lapsed` and `held`: the claim's columns, when it started, who has it; three about its fate."""
+    return [Claim._make(row[:-3]) for row in rows]

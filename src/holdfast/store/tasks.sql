@@ -771,7 +771,7 @@ select
     t.id::text, r.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
     t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, r.bucket, t.max_attempts, t.timeout_seconds,
     t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.alone,
-    r.started_at, r.worker::text, false as overdue, false as alone
+    r.started_at, r.worker::text, false as overdue, false as alone, false as lost_before
 from holdfast.running r
 join holdfast.tasks t on t.id = r.id
 where r.worker = %(worker)s::uuid;
@@ -787,7 +787,8 @@ select
     r.started_at, r.worker::text,
     w.lost_at is null and w.id is not null as overdue,
     -- Of a worker that is not known nothing is known: null.
-    case when w.id is not null then not exists (select from holdfast.running o where o.worker = r.worker and o.id <> r.id) end as alone
+    case when w.id is not null then not exists (select from holdfast.running o where o.worker = r.worker and o.id <> r.id) end as alone,
+    t.failure_class is not distinct from 'worker_lost' as lost_before
 from holdfast.running r
 left join holdfast.workers w on w.id = r.worker
 join holdfast.tasks t on t.id = r.id
