@@ -41,7 +41,7 @@ async def _consume(url: str, store: TaskStore, until: float, seen: dict[str, flo
     worker = str(uuid4())
     async with await connect(url) as conn:
         await store.register(conn, worker, "late", 3_600)
-        claimer = Claimer(store, ["late"], worker)
+        claimer = Claimer(store, ["late"], worker, kinds=[])
         while time.monotonic() < until:
             claims = await claimer.claim(conn, 100)
             now = time.monotonic()

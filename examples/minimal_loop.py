@@ -39,7 +39,7 @@ async def main() -> None:
 
         worker = str(uuid4())
         await store.register(conn, worker, "minimal loop", lease_seconds=30)
-        claimer = Claimer(store, ["default"], worker)
+        claimer = Claimer(store, ["default"], worker, kinds=["mail.send"])
         while claims := await claimer.claim(conn, limit=10):
             verdicts = [(claim, decide(claim, send(claim), Policy())) for claim in claims]
             settled = await store.settle(conn, verdicts)

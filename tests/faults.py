@@ -1,7 +1,8 @@
 """Faults to seed, one small change each; `make mutants` names the test that turns red for each."""
 # ruff: noqa: E501 (what is replaced must stand in one piece)
 
-from dataclasses import dataclass
+from tests.fault import Fault
+from tests.faults_of_flow import FLOW
 
 SQL = "store/tasks.sql"
 SQL_TABLES = "store/migrations/0001_tasks.up.sql"
@@ -13,18 +14,7 @@ SUPERVISOR = "runtime/supervisor.py"
 EXECUTOR = "runtime/executor.py"
 RUNS = "runtime/runs.py"
 
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Replace `old` by `new` in a file of the package, at its first or the given occurrence."""
-
-    file: str
-    old: str
-    new: str
-    occurrence: int = 0
-
-
-FAULTS = {
+FAULTS = FLOW | {
     "no-fence": Fault(SQL, "where c.id = v.id and c.fence = v.fence offset 0", "where c.id = v.id offset 0"),
     "no-fence-on-retry": Fault(
         SQL, "where c.id = v.id and c.fence = v.fence offset 0", "where c.id = v.id offset 0", 1
@@ -41,19 +31,11 @@ FAULTS = {
     "claim-ignores-priority": Fault(
         SQL, "and c.priority = l.priority\n                and c.run_at", "and c.run_at"
     ),
-    "claim-ignores-a-closed-kind": Fault(
+    "settle-aborts-its-caller": Fault(SETTLE, "if not rest and idle:", "if not rest:"),
+    "gate-never-opens": Fault(
         SQL,
-        "where p.bucket is null and p.kind <> all ((select g.kinds from gated g)::text[])",
-        "where p.bucket is null",
-    ),
-    "claim-ignores-a-paused-queue": Fault(
-        SQL, "where q.name = l.queue and q.paused_at is not null", "where false"
-    ),
-    "slot-not-returned": Fault(SQL, "set in_use = b.in_use - l.tasks", "set in_use = b.in_use"),
-    "reclaim-forgets-the-limit": Fault(
-        SETTLE,
-        "slots = Counter(claim.bucket for claim, _ in accepted if claim.bucket is not None)",
-        "slots = Counter(c.bucket for c, v in accepted if c.bucket is not None and v.move is not Move.RECLAIM)",
+        "where b.name = g.name and g.idle and g.served and not g.unknown_to_some",
+        "where false and g.idle",
     ),
     "success-stays-alive": Fault(
         SQL,
@@ -177,12 +159,6 @@ FAULTS = {
         "times_are_finite check (run_at < '9999-01-01'",
         "times_are_finite check (true or run_at < '9999-01-01'",
     ),
-    "settle-aborts-its-caller": Fault(
-        SETTLE, "if not rest and not limited and idle:", "if not rest and not limited:"
-    ),
-    "empty-buckets-take-every-place": Fault(
-        SQL, "where k.kind = w.kind and k.paused_at is not null", "where false"
-    ),
     "replaced-task-taken-for-started": Fault(
         SQL, "            continue when exists (", "            continue when false and exists ("
     ),
@@ -245,7 +221,6 @@ FAULTS = {
     "unroutable-waits-for-ever": Fault(
         "store/gates.py", '{"grace": grace_seconds, "limit"', '{"grace": 10.0**9, "limit"'
     ),
-    "gate-never-opens": Fault(SQL, "set kind = null, opened_at = now()", "set opened_at = now()"),
     "log-reader-stops-the-worker": Fault(
         "observe/log.py", "if not stat.S_ISREG(os.fstat(descriptor).st_mode):", "if False:"
     ),

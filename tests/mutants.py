@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster import postgres
-from tests.faults import FAULTS, Fault
+from tests.fault import Fault
+from tests.faults import FAULTS
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "holdfast"

@@ -20,6 +20,7 @@ from holdfast.store.operate import Operator
 from holdfast.store.pool import Conn, connect
 from holdfast.store.settle import Settled
 from holdfast.store.tasks import TaskStore
+from holdfast.store.turns import Turns
 from holdfast.testing import TABLES
 
 LEASE_SECONDS = 30.0
@@ -52,14 +53,25 @@ select 'ready row that its facts do not know: ' || r.id::text
 from holdfast.ready r join holdfast.tasks t on t.id = r.id
 where (r.queue, r.priority, r.run_at, r.kind) is distinct from (t.queue, t.priority, t.run_at, t.kind)
 union all
-select 'bucket ' || b.name || ' counts ' || b.in_use || ', running are ' || count(r.id)
-from holdfast.buckets b left join holdfast.running r on r.bucket = b.name
-group by b.name, b.in_use having b.in_use <> count(r.id)
+select 'limit ' || b.name || ' of ' || b.capacity || ' has leased ' || sum(s.slots)
+from holdfast.buckets b join holdfast.slots s on s.bucket = b.name
+group by b.name having sum(s.slots) > b.capacity
 union all
-select 'bucket ' || b.name || ' over its capacity' from holdfast.buckets b where b.in_use > b.capacity
+select 'a lane with two: ' || s.bucket
+from holdfast.slots s where s.bucket like 'lane%' group by s.bucket having sum(s.slots) > 1
 union all
-select 'waits behind a bucket that is not there: ' || w.bucket from holdfast.waiting w
-where not exists (select from holdfast.buckets b where b.name = w.bucket)
+select 'a bucket with work, room and no turn: ' || w.bucket
+from (select distinct bucket from holdfast.waiting) w
+left join holdfast.buckets b on b.name = w.bucket
+where not exists (select from holdfast.turns t where t.bucket = w.bucket)
+    and (select coalesce(sum(s.slots), 0) from holdfast.slots s where s.bucket = w.bucket)
+        < coalesce(b.capacity, case when w.bucket like 'lane%' then 1 else 1000000 end)
+    and (w.bucket not like 'lane%' or (
+        select t.id from holdfast.tasks t
+        where t.bucket = w.bucket
+            and (t.mark is null or t.bucket like 'lane!:%' and t.mark in ('failed', 'paused'))
+        order by t.position limit 1
+    ) in (select o.id from holdfast.waiting o))
 union all
 select 'a fence accepted twice: ' || f.fence || ' ' || f.id::text from (
     select id, fence from holdfast.task_history
@@ -120,6 +132,7 @@ class World:
         queues: Sequence[str] = ("default",),
         worker: str | None = None,
         conn: Conn | None = None,
+        kinds: Sequence[str] | None = None,
     ) -> list[Claim]:
         """Claim from the very beginning: from ready, and from behind buckets."""
         worker = worker or self.worker
@@ -128,7 +141,10 @@ class World:
         claimed = await self.store.claim(conn, Floor(queues), worker, limit)
         claims = list(claimed.claims)
         if len(claims) < limit:
-            claims += await self.store.claim_waiting(conn, queues, worker, limit - len(claims))
+            cursor = await conn.execute("select distinct kind from holdfast.tasks")
+            there = [kind for (kind,) in await cursor.fetchall()]
+            turns = Turns(queues, kinds or there)
+            claims += await self.store.claim_waiting(conn, turns, worker, limit - len(claims), kinds=kinds)
         return claims
 
     async def register(self, worker: str) -> None:
@@ -145,7 +161,13 @@ class World:
 
     async def settle(self, *pairs: tuple[Claim, Outcome], conn: Conn | None = None) -> Settled:
         group = [self.verdict(claim, outcome) for claim, outcome in pairs]
-        return await self.store.settle(conn or self.conn, group)
+        settled = await self.store.settle(conn or self.conn, group)
+        for claim, _ in settled.accepted:
+            if claim.limits:
+                await self.store.free_slots(
+                    conn or self.conn, claim.worker, 0, dict.fromkeys(claim.limits, 1)
+                )
+        return settled
 
     async def reclaim(self, conn: Conn, **options: object) -> Settled:
         """As maintenance does it."""
@@ -191,6 +213,9 @@ class World:
             "where id = any (%s::uuid[])",
             [list(workers)],
         )
+
+    async def rows_of(self, table: str, columns: str) -> list[tuple[object, ...]]:
+        return await (await self.conn.execute(f"select {columns} from holdfast.{table}")).fetchall()
 
     async def rows(self, table: str) -> int:
         row = await (await self.conn.execute(f"select count(*) from holdfast.{table}")).fetchone()

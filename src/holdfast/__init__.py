@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from holdfast.core.backoff import Backoff
     from holdfast.core.errors import HoldfastError
     from holdfast.core.handler import Task
+    from holdfast.core.limit import Limit
     from holdfast.core.outcome import Cancel, Complete, Fail, Retry, Snooze
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Holdfast",
     "HoldfastError",
     "Kind",
+    "Limit",
     "Retry",
     "Settings",
     "Snooze",
@@ -41,6 +43,7 @@ _HOMES = {
     "Holdfast": "holdfast.app",
     "HoldfastError": "holdfast.core.errors",
     "Kind": "holdfast.api.kinds",
+    "Limit": "holdfast.core.limit",
     "Retry": "holdfast.core.outcome",
     "Settings": "holdfast.config",
     "Snooze": "holdfast.core.outcome",

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from holdfast.api.codec import Codec, Upgrade, encode_result, payload_type
 from holdfast.api.desk import Desk
@@ -12,6 +12,7 @@ from holdfast.config import Settings
 from holdfast.core.backoff import Backoff
 from holdfast.core.errors import BadHandler
 from holdfast.core.handler import Handler, Handlers, Isolation, Task
+from holdfast.core.limit import Limit
 from holdfast.core.outcome import Duration
 from holdfast.core.task import QUEUE_DEFAULT, NewTask
 from holdfast.store.enqueue import Enqueuer
@@ -50,6 +51,9 @@ class Holdfast:
         isolation: Isolation | str = Isolation.THREAD,
         permanent: tuple[type[Exception], ...] = (),
         rate_limited: tuple[type[Exception], ...] = (),
+        limit: Limit | None = None,
+        per: tuple[str, Limit] | None = None,
+        lane_on_failure: Literal["pass", "block"] = "pass",
         version: int = 1,
         upgrades: Mapping[int, Upgrade] | None = None,
     ) -> Callable[[Callable[[Task[P]], Any]], Kind[P]]:
@@ -57,6 +61,10 @@ class Holdfast:
 
         The kind's name stands in the database: it outlives the function's. `upgrades[n]` turns a payload
         of version n into one of n + 1, for tasks that were enqueued before a deploy.
+
+        `limit` holds for all tasks of the kind, on all workers together; `per=("episode", Limit(…))` for
+        those with the same value of that field of the payload, which are served in turn with the others.
+        After a failed task its lane goes on, or with `lane_on_failure="block"` waits for an operator.
         """
         self._check(kind)
         if max_attempts is not None and max_attempts < 1:
@@ -65,6 +73,12 @@ class Holdfast:
             raise BadHandler(f"backoff of {kind} is {backoff!r}: write Backoff(base_seconds=…)")
         if isolation not in set(Isolation):
             raise BadHandler(f"isolation of {kind} is {isolation!r}: it is 'thread' or 'process'")
+        if limit is not None and not isinstance(limit, Limit):
+            raise BadHandler(f"limit of {kind} is {limit!r}: write Limit(running=…)")
+        if per is not None and not isinstance(per[-1], Limit):
+            raise BadHandler(f'per of {kind} is {per!r}: write per=("field", Limit(running=…))')
+        if lane_on_failure not in ("pass", "block"):
+            raise BadHandler(f"lane_on_failure of {kind} is {lane_on_failure!r}: it is 'pass' or 'block'")
 
         def take(function: Callable[[Task[P]], Any]) -> Kind[P]:
             codec = Codec(kind, payload_type(kind, function), version, upgrades or {})
@@ -82,6 +96,9 @@ class Holdfast:
                 decode=codec.decode,
                 encode=encode_result,
                 version=version,
+                limit=limit,
+                per=per,
+                lane_blocks=lane_on_failure == "block",
             )
             made: Kind[P] = Kind(function, handler, codec, self._intake)
             self._kinds[kind] = made

@@ -35,8 +35,9 @@ from holdfast.store.tasks import TaskStore
 
 # Every table that a task leaves a trace in.
 TABLES = (
-    "tasks", "ready", "waiting", "running", "cancel_requests", "buckets", "queues", "sweeps", "workers",
-    "maintenance", "task_keys", "settled_deltas", "settled_minutes", "task_history", "task_attempts",
+    "tasks", "ready", "waiting", "running", "cancel_requests", "buckets", "turns", "slots", "rates",
+    "queues", "sweeps", "workers", "maintenance", "task_keys", "settled_deltas", "settled_minutes",
+    "task_history", "task_attempts",
 )  # fmt: skip
 _LEASE_SECONDS = 3_600.0
 

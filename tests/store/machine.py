@@ -5,6 +5,7 @@ eligible must be claimed within 1.5 s of their clock while slots are free.
 """
 
 import asyncio
+import copy
 from collections.abc import Awaitable, Iterable
 from typing import TypeVar
 from uuid import uuid4
@@ -78,9 +79,12 @@ class StoreMachine(RuleBasedStateMachine):
         for _ in range(2):
             self.hire()
 
+    def claimer(self, worker: str) -> Claimer:
+        return Claimer(self.world.store, ["default"], worker, kinds=["mail.send"], clock=self.clock)
+
     def hire(self) -> None:
         worker = str(uuid4())
-        self.claimers[worker] = Claimer(self.world.store, ["default"], worker, clock=self.clock)
+        self.claimers[worker] = self.claimer(worker)
         self.do(self.world.register(worker))
 
     # What producers do.
@@ -119,6 +123,10 @@ class StoreMachine(RuleBasedStateMachine):
             assert claim.fence > self.fence, "fences only grow"
             self.states[claim.id] = State.RUNNING
             self.good[claim.id] = claim
+            if claim.limits:
+                slots = self.claimers[claim.worker].slots
+                slots.add(claim)
+                assert slots.next() == claim, "it came with its slot"
         self.fence = max([self.fence, *(claim.fence for claim in claims)])
 
     @rule(pick=st.integers(0, 9_999), limit=st.integers(1, 4))
@@ -139,13 +147,16 @@ class StoreMachine(RuleBasedStateMachine):
         conn = self.do(connect(self.direct_url))
         self.do(conn.execute("begin"))
         # A claimer that dies before its commit; its floor dies with it.
-        self.do(Claimer(self.world.store, ["default"], worker, clock=self.clock).claim(conn, limit))
+        self.do(self.claimer(worker).claim(conn, limit))
         self.do(conn.close())
 
     @rule(pick=st.integers(0, 9_999), limit=st.integers(1, 4))
     def claim_and_lose_the_answer(self, pick: int, limit: int) -> None:
         worker = chosen(self.claimers, pick)
-        claims = self.do(self.claimers[worker].claim(self.world.conn, limit))
+        claimer = self.claimers[worker]
+        before = copy.deepcopy(claimer.slots)
+        claims = self.do(claimer.claim(self.world.conn, limit))
+        claimer.slots = before
         for claim in claims:
             assert self.states[claim.id] is State.QUEUED
             self.states[claim.id] = State.RUNNING
@@ -157,6 +168,7 @@ class StoreMachine(RuleBasedStateMachine):
         worker = chosen(self.claimers, pick)
         held = [claim for claim in self.good.values() if claim.worker == worker]
         back = self.do(self.world.store.reconcile(self.world.conn, worker, held))
+        self.do(self.world.store.set_slots(self.world.conn, worker, 0, self.claimers[worker].slots.held()))
         expected = {task_id for task_id, owner in self.unknown.items() if owner == worker}
         assert {claim.id for claim, _ in back.accepted} == expected
         for task_id in expected:
@@ -182,6 +194,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     def end(self, claim: Claim, move: Move) -> None:
         del self.good[claim.id]
+        if claim.limits:
+            self.claimers[claim.worker].slots.ended(claim, 0.0)
         self.stale.append(claim)
         reached = after(State.RUNNING, move)
         if move is Move.RETRY and claim.failures + 1 >= self.world.policy.max_attempts:
@@ -279,6 +293,9 @@ class StoreMachine(RuleBasedStateMachine):
         for worker in self.claimers:
             held = [claim for claim in self.good.values() if claim.worker == worker]
             self.do(self.world.store.reconcile(self.world.conn, worker, held))
+            self.do(
+                self.world.store.set_slots(self.world.conn, worker, 0, self.claimers[worker].slots.held())
+            )
         for task_id in self.unknown:
             self.back(task_id, State.QUEUED)
         self.unknown.clear()
@@ -301,6 +318,6 @@ class StoreMachine(RuleBasedStateMachine):
                 while self.claim_as(worker, 100):
                     pass
             for claim in [claim for claim in self.good.values() if claim.bucket is not None]:
-                self.do(self.world.settle((claim, Complete())))
+                self.do(self.world.store.settle(self.world.conn, [self.world.verdict(claim, Complete())]))
                 self.end(claim, Move.COMPLETE)
             self.wait(0.1)

@@ -1,7 +1,6 @@
 """Stories of claiming: what starts next, and what steps aside."""
 
 from datetime import UTC, datetime, timedelta
-from uuid import uuid4
 
 import psycopg
 import pytest
@@ -40,22 +39,6 @@ async def test_a_closed_kind_steps_aside_and_comes_back(world: World) -> None:
     assert await world.rows("waiting") == 3
     await world.operator.open_kind(world.conn, "mail.send")
     assert sorted(claim.id for claim in await world.claim()) == sorted(held)
-
-
-@pytest.mark.catches("slot-not-returned", "reclaim-forgets-the-limit")
-async def test_a_bucket_lets_one_task_run_and_a_lost_worker_s_slot_comes_back(world: World) -> None:
-    for _ in range(3):
-        await world.enqueue(bucket="lane:order-7")
-    worker = str(uuid4())
-    (first,) = await world.claim(worker=worker)
-    assert first.bucket == "lane:order-7"
-    assert await world.claim() == []
-    await world.lapse(worker)
-    await world.reclaim(world.conn)
-    (second,) = await world.claim()
-    assert await world.claim() == []
-    await world.complete(second)
-    assert len(await world.claim()) == 1
 
 
 @pytest.mark.catches("infinity-stops-every-claim")

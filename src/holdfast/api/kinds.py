@@ -1,7 +1,7 @@
 """A kind of task: its handler, and the ways to enqueue one."""
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
 
@@ -10,6 +10,7 @@ from holdfast.api.desk import Desk
 from holdfast.api.handles import TaskHandle
 from holdfast.core.errors import Misused
 from holdfast.core.handler import Handler, Task
+from holdfast.core.limit import bucket_of_key, bucket_of_lane
 from holdfast.core.outcome import Duration, as_seconds
 from holdfast.core.task import PRIORITIES, Enqueued, NewTask, Unique
 from holdfast.store.bridges import bridge_async, bridge_sync
@@ -32,6 +33,7 @@ class TaskOptions(TypedDict, total=False):
     key: str
     unique: Literal["key", "queued", "replace"]
     lane: str
+    per: str
     max_attempts: int
     timeout: Duration
     id: str
@@ -87,7 +89,7 @@ class Kind(Generic[P]):
 
     def new(self, payload: P, **options: Unpack[TaskOptions]) -> NewTask:
         """A task that is not enqueued yet, for `app.enqueue_many`."""
-        return _new(self.handler, self._codec.encode(payload), options)
+        return _new(self.handler, payload, self._codec.encode(payload), options)
 
     async def enqueue(
         self, payload: P, *, conn: object | None = None, **options: Unpack[TaskOptions]
@@ -115,7 +117,7 @@ class Kind(Generic[P]):
         return handle
 
 
-def _new(handler: Handler, payload: str, options: TaskOptions) -> NewTask:
+def _new(handler: Handler, payload: object, text: str, options: TaskOptions) -> NewTask:
     unknown = sorted(set(options) - set(TaskOptions.__annotations__))
     if unknown:
         known = ", ".join(TaskOptions.__annotations__)
@@ -133,13 +135,13 @@ def _new(handler: Handler, payload: str, options: TaskOptions) -> NewTask:
     unique = Unique(options.get("unique", "key"))
     if unique is not Unique.KEY and key is None:
         raise Misused(f'unique="{unique}" says what a second task of the same key means: give it a key')
-    for name, text in (("key", key), ("lane", lane), ("queue", options.get("queue"))):
-        if text == "":
+    for name, given in (("key", key), ("lane", lane), ("queue", options.get("queue"))):
+        if given == "":
             raise Misused(f"{name} is empty: leave it out, or give it a name")
     timeout = options.get("timeout")
     return NewTask(
         handler.kind,
-        payload,
+        text,
         id=options.get("id"),
         queue=options.get("queue", handler.queue),
         priority=priority,
@@ -150,10 +152,34 @@ def _new(handler: Handler, payload: str, options: TaskOptions) -> NewTask:
         trace_id=options.get("trace_id"),
         key=key,
         unique=unique,
-        bucket=None if lane is None else f"lane:{lane}",
+        bucket=_bucket(handler, payload, options),
         max_attempts=attempts,
         timeout_seconds=None if timeout is None else positive("timeout", timeout),
     )
+
+
+def _bucket(handler: Handler, payload: object, options: TaskOptions) -> str | None:
+    """What the task stands behind: its lane, or the limit of its key."""
+    lane, per = options.get("lane"), options.get("per")
+    if lane is not None:
+        if per is not None or handler.per is not None:
+            raise Misused(
+                f"a {handler.kind} task cannot have a lane and a limit per key: "
+                "a lane runs one at a time already"
+            )
+        return bucket_of_lane(lane, blocks=handler.lane_blocks)
+    if handler.per is None:
+        return None if per is None else bucket_of_key(handler.kind, "key", per)
+    field = handler.per[0]
+    if per is not None:
+        return bucket_of_key(handler.kind, field, per)
+    value = payload.get(field) if isinstance(payload, Mapping) else getattr(payload, field, None)
+    if value is None:
+        raise Misused(
+            f"a {handler.kind} task stands behind the limit of its {field}, and its payload has none: "
+            'give it one, or per="…"'
+        )
+    return bucket_of_key(handler.kind, field, value)
 
 
 def positive(name: str, duration: Duration) -> float:

@@ -7,6 +7,8 @@ from pydantic import ValidationError
 
 from holdfast.cli.doctor import doctor
 from holdfast.cli.init import init
+from holdfast.cli.kinds import kinds
+from holdfast.cli.limits import limits
 from holdfast.cli.migrate import migrate
 from holdfast.cli.overview import status
 from holdfast.cli.queues import queues
@@ -32,6 +34,8 @@ for command in (init, migrate, worker, status, doctor):
     program.command()(command)
 program.add_typer(tasks, name="task")
 program.add_typer(queues, name="queue")
+program.add_typer(kinds, name="kind")
+program.add_typer(limits, name="limit")
 
 
 def main() -> None:

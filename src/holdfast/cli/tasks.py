@@ -191,6 +191,34 @@ def retry(
 
 
 @tasks.command()
+def pause(task: TaskId, reason: Reason, by: By = "", as_json: AsJson = False) -> None:
+    """Hold one task that waits until it is resumed."""
+
+    async def work(conn: Conn, settings: Settings) -> None:
+        await Operator(settings, by=by or me()).pause(conn, task, reason)
+
+    on_database(work)
+    if as_json:
+        show_json({"task": task, "paused": True})
+    else:
+        say(f"task {task} is paused")
+
+
+@tasks.command()
+def resume(task: TaskId, by: By = "", as_json: AsJson = False) -> None:
+    """Let a paused task run."""
+
+    async def work(conn: Conn, settings: Settings) -> None:
+        await Operator(settings, by=by or me()).resume(conn, task)
+
+    on_database(work)
+    if as_json:
+        show_json({"task": task, "resumed": True})
+    else:
+        say(f"task {task} is queued again")
+
+
+@tasks.command()
 def why(task: TaskId, as_json: AsJson = False) -> None:
     """Say why a task has not ended."""
 

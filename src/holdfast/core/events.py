@@ -77,6 +77,15 @@ class KindGateChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitChanged:
+    """A limit was set, changed or cleared."""
+
+    name: str
+    by: str
+    cleared: bool
+
+
+@dataclass(frozen=True, slots=True)
 class WorkersLost:
     """Workers let their leases lapse; their tasks are taken back."""
 
@@ -193,6 +202,7 @@ Event: TypeAlias = (
     | TasksMoved
     | TasksParked
     | KindGateChanged
+    | LimitChanged
     | WorkersLost
     | PartitionsChanged
     | PartitionMissing

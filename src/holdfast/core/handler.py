@@ -10,6 +10,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from holdfast.core.backoff import Backoff
 from holdfast.core.decide import MAX_ATTEMPTS_DEFAULT, Policy
 from holdfast.core.errors import NotInAWorker
+from holdfast.core.limit import ANY, Limit, Scope
 from holdfast.core.task import QUEUE_DEFAULT, Claim
 
 P = TypeVar("P")
@@ -113,6 +114,18 @@ class Handler:
     decode: Callable[[str, int], object] = _plain_json
     encode: Callable[[object], str] = json.dumps
     version: int = 1
+    limit: Limit | None = None
+    # The field of the payload by whose value tasks stand behind limits of their own.
+    per: tuple[str, Limit] | None = None
+    lane_blocks: bool = False
+
+    def limits(self) -> list[tuple[Scope, str, Limit]]:
+        """The limits that this kind declares."""
+        found = [] if self.limit is None else [(Scope.KIND, self.kind, self.limit)]
+        if self.per is not None:
+            field, limit = self.per
+            found.append((Scope.KEY, f"{self.kind}/{field}={ANY}", limit))
+        return found
 
     def policy(self, max_attempts: int = MAX_ATTEMPTS_DEFAULT) -> Policy:
         """What this kind says of retries, and the worker where the kind says nothing."""

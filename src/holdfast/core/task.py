@@ -1,5 +1,6 @@
 """A task as it is asked for, as a worker holds it, and as people see it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -93,6 +94,8 @@ class Claim(NamedTuple):
     alone: bool
     claimed_at: datetime
     worker: str
+    # The limits that it counts against while it runs, by the names of their buckets.
+    limits: Sequence[str] = ()
 
     @property
     def expired(self) -> bool:

@@ -33,6 +33,7 @@ from holdfast.core.events import (
     KindsUnknown,
     LateResultsRefused,
     LeaseAtRisk,
+    LimitChanged,
     OwnerNeeded,
     PartitionMissing,
     PartitionsChanged,
@@ -73,6 +74,7 @@ EVENT_NAMES: dict[type, tuple[str, ...]] = {
     TasksMoved: ("task.moved", "task.failed"),
     TasksParked: ("task.stepped_aside",),
     KindGateChanged: ("kind.gate_changed",),
+    LimitChanged: ("limit.changed", "limit.cleared"),
     KindsUnknown: ("kind.unknown",),
     WorkersLost: ("worker.lost",),
     WorkerLeaving: ("worker.leaving",),
@@ -208,6 +210,8 @@ def _named(event: Event) -> tuple[str, dict[str, object]]:  # noqa: C901 (a tabl
             return "task.stepped_aside", {"tasks": tasks}
         case KindGateChanged(kind, gate, by, reason):
             return "kind.gate_changed", {"kind": kind, "gate": gate, "by": by, "reason": reason}
+        case LimitChanged(name, by, cleared):
+            return "limit.cleared" if cleared else "limit.changed", {"limit": name, "by": by}
         case KindsUnknown(worker, kinds):
             return "kind.unknown", {"worker": worker, "kinds": list(kinds)}
         case WorkersLost(workers):

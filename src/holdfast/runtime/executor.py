@@ -71,6 +71,7 @@ class Executor:
         self._runs = Runs(flight, solo, plan.timeout_seconds, finisher, self._ended)
         self._pace = Pace(plan.concurrency, plan.sleep_seconds)
         self._intake = Intake(worker, plan, handlers, store, self._claims_link, self._held)
+        self._slots = self._intake.slots
         self._buffer: deque[Claim] = deque()
         self._buffered_at = 0.0
         self._verdicts = Verdicts(handlers, plan)
@@ -85,7 +86,7 @@ class Executor:
 
     async def run(self) -> int:
         """Work until told to leave, or until there is nothing more to do; answers the exit status."""
-        await register(self._claims_link, self._store, self._worker, self._plan, sorted(self._handlers))
+        await register(self._claims_link, self._store, self._worker, self._plan, self._handlers)
         self._wire.say(Report.READY, policies=self._verdicts.told())
         loops = (self._hear(), self._claim_on(), self._settling.run(), self._tick())
         for work in loops:
@@ -136,6 +137,7 @@ class Executor:
     async def _stop(self) -> None:
         """The lease is lost: results that are there are said, and refused; nothing else is touched."""
         self._buffer.clear()
+        self._slots.let_go()
         self._runs.stop_all(Released(Release.DRAINED), "the lease is lost")
         self._runs.abandon()
         with suppress(TimeoutError):
@@ -197,7 +199,7 @@ class Executor:
 
     def _nothing_left(self) -> bool:
         """Whether a worker that does not stay has done what it came for."""
-        if self._plan.until is Until.STOPPED or len(self._runs) or self._buffer:
+        if self._plan.until is Until.STOPPED or len(self._runs) or self._buffer or len(self._slots):
             return False
         if not self._closing:
             self._closing = True
@@ -212,32 +214,46 @@ class Executor:
             for claim in claims:
                 self._settle(claim, Released(Release.NOT_STARTED))
             return
-        if not self._buffer:
+        if not self._buffer and not len(self._slots):
             self._buffered_at = time.monotonic()
-        self._buffer.extend(claims)
+        for claim in claims:
+            if claim.limits:
+                self._slots.add(claim)
+            else:
+                self._buffer.append(claim)
         self._fill()
 
     def _fill(self) -> None:
         """Start what is in hand while there are slots."""
+        while self._runs.free and (claim := self._slots.next()) is not None:
+            self._start(claim)
         while self._buffer and self._runs.free:
-            self._buffered_at = time.monotonic()
-            claim = self._buffer.popleft()
-            handler = self._handlers.get(claim.kind)
-            if handler is None:
-                self._strangers.met(claim.kind)
-                self._settle(claim, Released(Release.NO_HANDLER))
-            elif claim.expired:
-                self._settling.add((claim, expire(claim)))
-            else:
-                self._runs.start(claim, handler)
+            self._start(self._buffer.popleft())
         self._settling.busy = bool(self._buffer) or len(self._runs) > 0
         if self._pace.want(self._runs.free, len(self._buffer)) > 0:
             self._room.set()
 
+    def _start(self, claim: Claim) -> None:
+        self._buffered_at = time.monotonic()
+        handler = self._handlers.get(claim.kind)
+        if handler is not None and not claim.expired:
+            self._runs.start(claim, handler)
+            return
+        if claim.limits:
+            self._slots.ended(claim, 0.0)
+        if handler is None:
+            self._strangers.met(claim.kind)
+            self._settle(claim, Released(Release.NO_HANDLER))
+        else:
+            self._settling.add((claim, expire(claim)))
+
     # -- ending
 
     def _ended(self, run: Run, outcome: Outcome | Finished) -> None:
-        self._pace.ended(time.monotonic() - run.began_at)
+        seconds = time.monotonic() - run.began_at
+        self._pace.ended(seconds)
+        if run.claim.limits:
+            self._slots.ended(run.claim, seconds)
         self._wear.ended()
         if isinstance(outcome, Finished):
             self._finished(run.claim, outcome.then)
@@ -247,6 +263,10 @@ class Executor:
             self._settle(run.claim, outcome, uncertain=uncertain)
         if not self._closing:
             self._fill()
+        if run.claim.limits:
+            # More for the slots that are held, or nobody waits for them: either is the next claim's business.
+            self._pace.wake()
+            self._room.set()
         if self._plan.until is not Until.STOPPED:
             self._room.set()
 
@@ -260,12 +280,13 @@ class Executor:
         self._settling.add((claim, self._verdicts.of(claim, outcome)), uncertain=uncertain)
 
     def _give_back_buffer(self) -> None:
-        while self._buffer:
-            self._settle(self._buffer.popleft(), Released(Release.NOT_STARTED))
+        for claim in [*self._buffer, *self._slots.let_go()]:
+            self._settle(claim, Released(Release.NOT_STARTED))
+        self._buffer.clear()
 
     def _held(self) -> list[Claim]:
         settling = [claim for claim, _ in self._settling.pending()]
-        return [*self._buffer, *self._runs.claims(), *settling]
+        return [*self._buffer, *self._slots.claims(), *self._runs.claims(), *settling]
 
     # -- time
 
@@ -276,7 +297,7 @@ class Executor:
             await asyncio.sleep(TICK_SECONDS)
             now = time.monotonic()
             self._runs.expire()
-            if self._buffer and now - self._buffered_at > BUFFER_SECONDS_MAX:
+            if (self._buffer or len(self._slots)) and now - self._buffered_at > BUFFER_SECONDS_MAX:
                 self._pace.forget()
                 self._give_back_buffer()
             if now >= cancels_at and not self._asking and self._runs.oldest_seconds() > CANCEL_SECONDS / 2:
@@ -287,6 +308,9 @@ class Executor:
                 self._wire.say(Report.RECYCLE, why=why)
             if self._intake.due:
                 self._pace.wake()
+            if self._closing or not self._runs.free:
+                # Nobody claims now, and what is held in vain would keep others waiting.
+                self._aside(self._intake.free_slots())
 
     async def _stop_what_was_cancelled(self) -> None:
         self._asking = True

@@ -88,16 +88,11 @@ class Finishing:
 
     async def complete(self, bridge: AsyncBridge, task: Task[Any], result: str | None) -> None:
         """The fenced end; nothing may come between it and the commit."""
-        rows = await bridge.fetch(self._sql["complete"], _values(task, result))
-        _require(rows, task)
-        if (slot := _slot(task)) is not None:
-            await bridge.fetch(self._sql["free_slots"], slot)
+        _require(await bridge.fetch(self._sql["complete"], _values(task, result)), task)
 
     def complete_sync(self, bridge: SyncBridge, task: Task[Any], result: str | None) -> None:
         """The same, where calls block."""
         _require(bridge.fetch(self._sql["complete"], _values(task, result)), task)
-        if (slot := _slot(task)) is not None:
-            bridge.fetch(self._sql["free_slots"], slot)
 
 
 class FinishBlock:
@@ -179,11 +174,6 @@ def _values(task: Task[Any], result: str | None) -> dict[str, object]:
         "results": None if result is None else [result],
         "now": None,
     }
-
-
-def _slot(task: Task[Any]) -> dict[str, object] | None:
-    bucket = task.claim.bucket if task.claim is not None else None
-    return None if bucket is None else {"buckets": [bucket], "counts": [1]}
 
 
 def _require(rows: Rows, task: Task[Any]) -> None:

@@ -18,6 +18,7 @@ from holdfast.runtime.link import Backoff, Link, LinkLost
 from holdfast.runtime.plan import Plan
 from holdfast.store.claimer import Claimer
 from holdfast.store.pool import Conn
+from holdfast.store.slots import Slots
 from holdfast.store.tasks import TaskStore
 
 # A lost claim may commit after the first look: so there is a second and a third.
@@ -44,6 +45,7 @@ class Intake:
         self._listen: Listener = store.listen
         self._link = link
         self._backoff = Backoff()
+        self.slots = Slots()
         self._generation = link.generation
         self._claimer = self._new_claimer()
         self._reconcile_at: list[float] = []
@@ -77,12 +79,26 @@ class Intake:
         await asyncio.sleep(self._backoff.next())
         return None
 
+    async def free_slots(self) -> None:
+        """Give back, without claiming, the slots that nothing here needs any more."""
+        freed = self.slots.take_surplus()
+        if not freed:
+            return
+        try:
+            await self._link.use(
+                lambda conn: self._store.free_slots(conn, self._worker, self._generation, freed)
+            )
+        except (LinkLost, psycopg.Error):
+            # They are not held here any more, so that the next look at what is held frees them.
+            self.reconcile_soon()
+
     async def _claim(self, conn: Conn, want: int, free: Callable[[], int]) -> Sequence[Claim]:
         if self._generation != self._link.generation:
             self._claimer = self._new_claimer()
         if self.due:
             self._reconcile_at.pop(0)
             await self._store.reconcile(conn, self._worker, self._held())
+            await self._store.set_slots(conn, self._worker, self._generation, self.slots.held())
         return await self._claimer.claim(conn, want, free=free())
 
     def _new_claimer(self) -> Claimer:
@@ -94,4 +110,6 @@ class Intake:
             self._worker,
             kinds=sorted(self._handlers),
             timeout=max([self._plan.timeout_seconds, *timeouts]),
+            slots=self.slots,
+            epoch=self._generation,
         )

@@ -29,6 +29,8 @@ GATES_SECONDS = 2.0
 UPKEEP_SECONDS = 60.0
 CUT_OFF_SECONDS = 0.2
 EXPIRE_SECONDS = 5.0
+STIR_SECONDS = 2.0
+STIR_AGAIN_SECONDS = 0.05
 
 
 class Maintenance:
@@ -48,7 +50,8 @@ class Maintenance:
         self._gates = Gates(store.settings, listen)
         self._operator = Operator(store.settings, listen, by="maintenance")
         self._upkeep = Upkeep(store.settings, listen)
-        self._due = {"look": 0.0, "gates": 0.0, "expire": 0.0, "upkeep": 0.0}
+        self._stirred = ""
+        self._due = {"look": 0.0, "gates": 0.0, "stir": 0.0, "expire": 0.0, "upkeep": 0.0}
         # A little shorter than the workers' own: what a dead tree held is taken back as soon as it may be.
         self._lease = max(1.0, plan.lease_seconds * 0.8)
 
@@ -89,6 +92,7 @@ class Maintenance:
         for chore, work in (
             ("look", self._look),
             ("gates", self._tend_gates),
+            ("stir", self._stir),
             ("expire", self._expire),
             ("upkeep", self._keep_up),
         ):
@@ -113,6 +117,11 @@ class Maintenance:
     async def _tend_gates(self, conn: Conn) -> float:
         await self._gates.tend(conn, self._plan.unroutable_seconds)
         return GATES_SECONDS
+
+    async def _stir(self, conn: Conn) -> float:
+        _, after = await self._store.stir(conn, self._stirred)
+        self._stirred = after or ""
+        return STIR_AGAIN_SECONDS if after else STIR_SECONDS
 
     async def _expire(self, conn: Conn) -> float:
         await self._operator.expire(conn)

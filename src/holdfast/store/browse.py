@@ -163,23 +163,52 @@ class Browser:
         row = await (await conn.execute(self._sql["why"], {"id": task.id})).fetchone()
         if row is None:
             return ["it has just ended: ask again"]
-        (ready, run_at, bucket, capacity, in_use, paused_at, paused_by, pause_reason, parked_at,
-         queue_paused_at, queue_by, queue_reason, served, known, ahead) = row  # fmt: skip
+        (ready, run_at, bucket, paused_at, paused_by, pause_reason, paused_until, parked_at, queue_paused_at,
+         queue_by, queue_reason, queue_until, served, known, ahead, before, lane, limits) = row  # fmt: skip
         found: list[str] = []
         if run_at is not None and run_at > datetime.now(UTC):
             found.append(f"its time has not come: it may start at {run_at.isoformat(timespec='seconds')}")
         if queue_paused_at is not None:
-            found.append(f"its queue {task.queue} is paused by {queue_by}: {queue_reason}")
+            found.append(
+                f"its queue {task.queue} is paused by {queue_by}: {queue_reason}{_until(queue_until)}"
+            )
         if paused_at is not None:
-            found.append(f"its kind {task.kind} is paused by {paused_by}: {pause_reason}")
+            found.append(
+                f"its kind {task.kind} is paused by {paused_by}: {pause_reason}{_until(paused_until)}"
+            )
         if not served:
             found.append(
                 f"no live worker serves its queue {task.queue}: start one with --queues {task.queue}"
             )
         elif not known or parked_at is not None:
             found.append(f"no live worker of its queue has a handler for its kind {task.kind}")
-        if bucket is not None and capacity is not None and in_use >= capacity:
-            found.append(f"it stands behind {bucket}, of which {in_use} of {capacity} run now")
+        if lane is not None:
+            found.append(f"its lane {task.bucket} runs one at a time, and task {lane} comes first")
+        found += [text for limit in limits if (text := _full(*limit))]
         if ready and ahead:
             found.append(f"{ahead}{'+' if ahead >= 10_000 else ''} tasks of its queue come before it")
+        if before and lane is None:
+            found.append(f"{before}{'+' if before >= 10_000 else ''} tasks behind {bucket} come before it")
         return found or ["nothing stands in its way: it is about to start"]
+
+
+def _until(moment: datetime | None) -> str:
+    return "" if moment is None else f", until {moment.isoformat(timespec='seconds')}"
+
+
+def _full(
+    name: str,
+    capacity: int | None,
+    count: int | None,
+    seconds: float | None,
+    spent: bool | None,  # noqa: FBT001
+    holders: Mapping[str, int] | None,
+) -> str | None:
+    """The sentence about a limit that is full."""
+    held = holders or {}
+    if capacity is not None and sum(held.values()) >= capacity:
+        who = ", ".join(f"{worker} ({slots})" for worker, slots in held.items()) or "nobody"
+        return f"the limit of {name}, {capacity} at once, is full: held by {who}"
+    if spent:
+        return f"the rate of {name}, {count} in {seconds:g} s, is spent for now"
+    return None

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from holdfast.core.task import Claim
 from holdfast.store.floor import BEGINNING, END, Floor, Range, Sweep
 from holdfast.store.pool import Conn
+from holdfast.store.slots import Slots
 from holdfast.store.tasks import TIMEOUT_SECONDS, Claimed, TaskStore
+from holdfast.store.turns import Turns
 
 # Behind buckets is looked at when something was moved there, and otherwise at this pace.
 WAITING_SECONDS = 0.1
@@ -18,17 +20,22 @@ WHOLE_AGAIN_SECONDS = 30.0
 class Claimer:
     """Claims for one worker; `clock` is monotonic seconds. A new connection wants a new claimer."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what a claim depends on)
         self,
         store: TaskStore,
         queues: Sequence[str],
         worker: str,
         *,
-        kinds: Sequence[str] | None = None,
+        kinds: Sequence[str],
         clock: Callable[[], float] = time.monotonic,
         timeout: float = TIMEOUT_SECONDS,
+        slots: Slots | None = None,
+        epoch: int = 0,
     ) -> None:
         self.floor = Floor(queues)
+        self.slots = Slots() if slots is None else slots
+        self._epoch = epoch
+        self._turns = Turns(queues, kinds, clock)
         self._store = store
         self._queues = list(queues)
         self._worker = worker
@@ -57,7 +64,7 @@ class Claimer:
         if not whole and self._sweep.due(self._clock()):
             claims += await self._swept(conn, max(1, limit // 2))
         room = (limit if free is None else min(free, limit)) - len(claims)
-        if room > 0 and self._clock() >= self._waiting_due_at:
+        if room > 0 and (self._clock() >= self._waiting_due_at or self.slots.wanted()):
             claims += await self._waiting(conn, min(room, max(1, (limit - len(claims)) // 2)))
         if len(claims) < limit:
             rest = self._everything if whole else self._ready
@@ -89,7 +96,14 @@ class Claimer:
 
     async def _waiting(self, conn: Conn, limit: int) -> Sequence[Claim]:
         claims = await self._store.claim_waiting(
-            conn, self._queues, self._worker, limit, self._timeout, kinds=self._kinds
+            conn,
+            self._turns,
+            self._worker,
+            limit,
+            self._timeout,
+            kinds=self._kinds,
+            slots=self.slots,
+            epoch=self._epoch,
         )
         if not claims:
             self._waiting_due_at = self._clock() + WAITING_SECONDS

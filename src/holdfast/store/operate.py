@@ -49,6 +49,7 @@ class Operator:
             cursor = await conn.execute(self._sql["request_cancel"], values)
             row = await cursor.fetchone()
             if row is not None:
+                await self._let_pass(conn, [task_id])
                 self._listen(TasksMoved(Move.REQUEST_CANCEL, [task_id], self._by, reason))
                 return State.RUNNING if row[1] else State.CANCELLED
             await self._require(conn, task_id, Move.REQUEST_CANCEL)
@@ -75,6 +76,7 @@ class Operator:
         cursor = await conn.execute(self._sql["expire"], {"limit": limit})
         ids = [id_ for (id_,) in await cursor.fetchall()]
         if ids:
+            await self._let_pass(conn, ids)
             self._listen(TasksMoved(Move.EXPIRE, ids, self._by, "expired"))
         return ids
 
@@ -84,10 +86,13 @@ class Operator:
         await conn.execute(self._sql["close_kind"], values)
         self._listen(KindGateChanged(kind, "paused", self._by, reason))
 
-    async def open_kind(self, conn: Conn, kind: str) -> None:
-        """Let a kind run again."""
-        await conn.execute(self._sql["open_kind"], {"kind": kind})
-        self._listen(KindGateChanged(kind, "open", self._by, ""))
+    async def open_kind(self, conn: Conn, kind: str) -> bool:
+        """Let a kind run again, more from second to second; whether it was paused."""
+        cursor = await conn.execute(self._sql["open_kind"], {"kind": kind})
+        opened = await cursor.fetchone() is not None
+        if opened:
+            self._listen(KindGateChanged(kind, "open", self._by, ""))
+        return opened
 
     async def pause_queue(self, conn: Conn, queue: str, reason: str, until: datetime | None = None) -> None:
         """Start nothing more from a queue."""
@@ -129,8 +134,13 @@ class Operator:
         cursor = await conn.execute(self._sql[move.value], values)
         ids = [id_ for (id_,) in await cursor.fetchall()]
         if ids:
+            await self._let_pass(conn, ids)
             self._listen(TasksMoved(move, ids, self._by, reason))
         return ids
+
+    async def _let_pass(self, conn: Conn, ids: Sequence[str]) -> None:
+        """Where these stood in lanes, the next one may be at the head now."""
+        await conn.execute(self._sql["offer_beside"], {"ids": list(ids)})
 
     async def _require(self, conn: Conn, task_id: str, move: Move) -> None:
         """Raise unless the move is allowed now, in which case it is worth another try."""

@@ -4,7 +4,6 @@ One value that the database cannot store fails alone; a late verdict is refused,
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import LiteralString, TypeAlias
@@ -118,9 +117,8 @@ class Settler:
         group = sorted(group, key=lambda settlement: settlement[0].id)
         done = [settlement for settlement in group if settlement[1].move is Move.COMPLETE]
         rest = [settlement for settlement in group if settlement[1].move is not Move.COMPLETE]
-        limited = any(claim.bucket is not None for claim, _ in group)
         idle = conn.info.transaction_status is TransactionStatus.IDLE
-        if not rest and not limited and idle:
+        if not rest and idle:
             return await self._complete(conn, done)
         # Inside the caller's transaction this is a savepoint: a group that is refused leaves it whole.
         async with conn.transaction():
@@ -131,10 +129,6 @@ class Settler:
             if rest:
                 values = {"verdicts": json.dumps([_record(*one) for one in rest]), "now": None}
                 accepted += await self._accepted(conn, self._sql["settle"], values, rest)
-            slots = Counter(claim.bucket for claim, _ in accepted if claim.bucket is not None)
-            if slots:
-                freed = {"buckets": list(slots), "counts": list(slots.values())}
-                await conn.execute(self._sql["free_slots"], freed)
         return accepted
 
     async def _complete(self, conn: Conn, group: Sequence[Settlement]) -> list[Settlement]:

@@ -5,7 +5,7 @@ an operator does to tasks that nobody holds is in `operate.py`.
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 
@@ -28,11 +28,14 @@ from holdfast.store.enqueue import Enqueuer
 from holdfast.store.floor import Floor, Range, Snapshot
 from holdfast.store.pool import Conn
 from holdfast.store.settle import Settled, Settlement, Settler
+from holdfast.store.slots import Slots
 from holdfast.store.sql import load
+from holdfast.store.turns import Turns
 
 TIMEOUT_SECONDS = 600.0
 SHUNT_LIMIT = 1_000
 RECLAIM_LIMIT = 50
+STIR_LIMIT = 2_000
 HINT_CHANNEL = "ready"
 
 
@@ -101,7 +104,7 @@ class TaskStore:
         cursor = await conn.execute(self._sql["claim"], values)
         head, *rows = await cursor.fetchall()
         seen = Snapshot(xmin=head[1], number=head[19], at=head[8].astimezone(UTC))
-        claims = [Claim._make((*row, seen.at, worker)) for row in rows]
+        claims = [Claim._make((*row, seen.at, worker, ())) for row in rows]
         order = {(r.queue, r.priority): place for place, r in enumerate(ranges)}
         claims.sort(key=lambda claim: (order[claim.queue, claim.priority], claim.run_at, claim.id))
         if claims:
@@ -111,29 +114,62 @@ class TaskStore:
             self.listen(TasksParked(parked))
         return Claimed(claims, parked, seen, frozenset(json.loads(head[5] or "[]")))
 
-    async def claim_waiting(
+    async def claim_waiting(  # noqa: PLR0913 (what a lease depends on)
         self,
         conn: Conn,
-        queues: Sequence[str],
+        turns: Turns,
         worker: str,
         limit: int,
         timeout: float = TIMEOUT_SECONDS,
         *,
         kinds: Sequence[str] | None = None,
+        slots: Slots | None = None,
+        epoch: int = 0,
     ) -> list[Claim]:
-        """Take up to so many tasks, of these kinds, from behind buckets that have room."""
-        values = {
-            "queues": list(queues),
-            "kinds": None if kinds is None else list(kinds),
+        """Take up to so many tasks, of these kinds, from behind buckets that have room, with their slots."""
+        slots = Slots() if slots is None else slots
+        freed, wanted = slots.take_surplus(), slots.wanted()
+        values = turns.ranges() | {
+            "known": None if kinds is None else list(kinds),
             "limit": limit,
             "worker": worker,
+            "epoch": epoch,
             "timeout": timeout,
+            "places": list(wanted),
+            "ahead": list(wanted.values()),
+            "freed": list(freed),
+            "counts": list(freed.values()),
         }
         cursor = await conn.execute(self._sql["claim_waiting"], values)
-        claims = [Claim._make((*row, worker)) for row in await cursor.fetchall()]
+        head, *rows = await cursor.fetchall()
+        told = json.loads(head[5])
+        turns.learn(told["met"] or ())
+        slots.leased(told["leased"], told["more"], list(wanted))
+        claims = [Claim._make((*row[:-1], worker, tuple(row[-1]))) for row in rows]
         if claims:
             self.listen(TasksClaimed(worker, claims))
         return claims
+
+    async def free_slots(self, conn: Conn, worker: str, epoch: int, freed: Mapping[str, int]) -> None:
+        """Give slots back without claiming."""
+        values = {"worker": worker, "epoch": epoch, "freed": list(freed), "counts": list(freed.values())}
+        await conn.execute(self._sql["free_slots"], values)
+
+    async def set_slots(self, conn: Conn, worker: str, epoch: int, held: Mapping[str, int]) -> None:
+        """After an answer was lost: the worker holds these slots and no others."""
+        values = {"worker": worker, "epoch": epoch, "names": list(held), "counts": list(held.values())}
+        rows = await (await conn.execute(self._sql["set_slots"], values)).fetchall()
+        await self._offer(conn, [name for (name,) in rows])
+
+    async def stir(self, conn: Conn, after: str = "", limit: int = STIR_LIMIT) -> tuple[int, str | None]:
+        """Give a turn to buckets that lack one; how many did, and where to go on, if there is more."""
+        row = await (await conn.execute(self._sql["stir"], {"after": after, "limit": limit})).fetchone()
+        assert row is not None, "a count always answers"
+        return row[0], row[1]
+
+    async def _offer(self, conn: Conn, names: Sequence[str]) -> None:
+        if names:
+            await conn.execute(self._sql["offer"], {"names": list(names)})
 
     async def shunt(self, conn: Conn, ranges: Sequence[Range], limit: int = SHUNT_LIMIT) -> int:
         """Move tasks that stand behind buckets out of the way of claims, many at a time."""
@@ -193,8 +229,11 @@ class TaskStore:
 
     async def retire(self, conn: Conn, worker: str) -> bool:
         """Forget a worker that holds nothing any more; whether it was there and could be forgotten."""
-        cursor = await conn.execute(self._sql["retire_worker"], {"worker": worker})
-        return await cursor.fetchone() is not None
+        row = await (await conn.execute(self._sql["retire_worker"], {"worker": worker})).fetchone()
+        assert row is not None, "a select without a table always answers"
+        gone, freed = row
+        await self._offer(conn, freed)
+        return bool(gone)
 
     async def reconcile(self, conn: Conn, worker: str, held: Iterable[Claim]) -> Settled:
         """Give back, unspent, what stands in a worker's name and is not in its hands."""
@@ -231,7 +270,8 @@ class TaskStore:
         """Take back what silent workers hold, and what is long past its deadline."""
         row = await (await conn.execute(self._sql["lose_workers"])).fetchone()
         assert row is not None, "a select without a table always answers"
-        lost, ends_in = row
+        lost, freed, ends_in = row
+        await self._offer(conn, freed)
         if lost:
             self.listen(WorkersLost(lost))
         values = {"grace": grace_seconds, "limit": limit}
@@ -277,4 +317,4 @@ def _arrays(ranges: Sequence[Range]) -> dict[str, object]:
 
 def _lapsed(rows: Iterable[TupleRow]) -> list[Claim]:
     """Rows of `lapsed` and `held`: the claim's columns, when it started, who has it; three about its fate."""
-    return [Claim._make(row[:-3]) for row in rows]
+    return [Claim._make((*row[:-3], ())) for row in rows]

@@ -153,8 +153,8 @@ begin
                     where t.id = d.id and t.mark is null
                     returning t.*
                 ), placed as (
-                    insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket)
-                    select c.run_at, c.id, c.timeout_seconds, c.priority, c.queue, c.kind, c.bucket from changed c
+                    insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket, position)
+                    select c.run_at, c.id, c.timeout_seconds, c.priority, c.queue, c.kind, c.bucket, c.position from changed c
                 )
                 select exists (select from changed) or exists (select from held) into queued;
             end if;
@@ -256,7 +256,7 @@ begin
     with facts as (
         insert into holdfast.tasks (
             id, enqueued_at, run_at, expires_at, timeout_seconds, max_attempts, priority, version,
-            kind, queue, payload, subject, trace_id, key, bucket
+            kind, queue, payload, subject, trace_id, key, bucket, position
         )
         select
             u.id, clock, greatest(u.run_at, clock), u.expires_at, u.timeout, u.max_attempts,
@@ -264,14 +264,16 @@ begin
             coalesce(u.version, one_version, 1::smallint),
             coalesce(u.kind, one_kind),
             coalesce(u.queue, one_queue, 'default'),
-            u.payload, u.subject, u.trace_id, u.key, u.bucket
+            u.payload, u.subject, u.trace_id, u.key, u.bucket,
+            -- Whoever enqueues in order gets places in that order: a sequence, because clocks have ties.
+            case when u.bucket like 'lane:%' or u.bucket like 'lane!:%' then nextval('holdfast.lane_position') end
         from unnest(ids, kinds, payloads, queues, priorities, run_ats, versions, subjects, trace_ids, keys, expires_ats, bucket_names, attempts_max, timeouts)
             as u (id, kind, payload, queue, priority, run_at, version, subject, trace_id, key, expires_at, bucket, max_attempts, timeout)
         where u.id <> all (known)
-        returning id, run_at, timeout_seconds, priority, queue, kind, bucket
+        returning id, run_at, timeout_seconds, priority, queue, kind, bucket, position
     )
-    insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket)
-    select f.run_at, f.id, f.timeout_seconds, f.priority, f.queue, f.kind, f.bucket
+    insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket, position)
+    select f.run_at, f.id, f.timeout_seconds, f.priority, f.queue, f.kind, f.bucket, f.position
     from facts f;
     if hints and (run_ats is null or clock >= any (run_ats) or array_position(run_ats, null) is not null) then
         perform holdfast.hint(q.name)
@@ -328,6 +330,426 @@ begin
         hints => hints
     );
     return coalesce(old_id, new_id);
+end
+$$;
+
+
+-- name: install_offer
+-- Gives a turn to those of these buckets that have tasks and no turn yet. Waits for whoever is serving one
+-- of them just now, because that one may have found it full.
+create or replace function holdfast.offer(names text[]) returns void
+language sql
+as $$
+    insert into holdfast.turns (turn, bucket, queue, kind)
+    select (extract(epoch from clock_timestamp()) * 1000000)::bigint, n.name, w.queue, w.kind
+    from (select distinct u.name from unnest(names) as u (name)) n
+    cross join lateral (
+        select c.queue, c.kind from holdfast.waiting c where c.bucket = n.name order by c.priority, c.position, c.id limit 1
+    ) w
+    order by n.name
+    on conflict (bucket) do nothing
+$$;
+
+
+-- name: install_free_slots
+-- Gives slots back. Only those of the worker's present epoch: an older connection of its own may still be
+-- at work, and what that one frees was counted away already.
+create or replace function holdfast.free_slots(holder uuid, of_epoch integer, names text[], counts integer[]) returns void
+language plpgsql
+as $$
+begin
+    perform from holdfast.slots s
+    where s.worker = holder and s.bucket = any (names)
+    order by s.bucket
+    for update;
+    delete from holdfast.slots s
+    using unnest(names, counts) as f (name, slots)
+    where s.bucket = f.name and s.worker = holder and s.epoch = of_epoch and s.slots <= f.slots;
+    update holdfast.slots s
+    set slots = s.slots - f.slots
+    from unnest(names, counts) as f (name, slots)
+    where s.bucket = f.name and s.worker = holder and s.epoch = of_epoch and s.slots > f.slots;
+    perform holdfast.offer(names);
+end
+$$;
+
+
+-- name: install_claim_waiting
+-- Takes tasks from behind buckets, and leases to the worker the slots that they need.
+--
+-- A turn is the right to serve a bucket: whoever deletes the row of turns leases from it, so two never do
+-- at once. Turns are read by queue and kind from a floor, so that what stands behind a shut door costs
+-- nothing. A door (the limit of a kind or of a queue) is locked for the length of this call, or passed over.
+-- Buckets are served in turn, each as many tasks as its weight says before the next; then it goes to the end of the line.
+--
+-- The first row carries no task: its payload tells the slots that were leased, the buckets where more tasks
+-- wait that may be claimed ahead, and the oldest turn that was met in each queue and kind.
+create or replace function holdfast.claim_waiting(
+    queues text[],
+    kinds text[],
+    floors bigint[],
+    known text[],
+    holder uuid,
+    of_epoch integer,
+    room integer,
+    timeout double precision,
+    places text[],
+    ahead integer[],
+    freed text[],
+    counts integer[]
+) returns table (
+    id text, fence bigint, kind text, queue text, priority smallint, payload text, version smallint, run_at timestamptz,
+    enqueued_at timestamptz, expires_at timestamptz, subject text, trace_id text, key text, bucket text,
+    max_attempts smallint, timeout_seconds real, attempts integer, failures smallint, crashes smallint, polls integer,
+    rate_limits smallint, alone boolean, claimed_at timestamptz, limits text[]
+)
+language plpgsql
+as $$
+#variable_conflict use_column
+declare
+    moment timestamptz := clock_timestamp();
+    clock bigint := (extract(epoch from clock_timestamp()) * 1000000)::bigint;
+    paused_kinds text[];
+    paused_queues text[];
+    -- Limited doors that this call may lease from, with the room behind each.
+    doors text[] := '{}';
+    rooms integer[] := '{}';
+    -- All limited doors, by kind and by queue, and whether their limit is of the kind that is leased.
+    limited_kinds text[] := '{}';
+    limited_queues text[] := '{}';
+    leased_doors text[] := '{}';
+    rated_doors text[] := '{}';
+    -- The buckets whose turn it is.
+    turned text[];
+    turns_of bigint[];
+    capacities integer[];
+    weights real[];
+    takes integer[];
+    rated boolean[];
+    -- What is started: one element a task.
+    ids uuid[] := '{}';
+    of_buckets text[] := '{}';
+    of_kinds text[] := '{}';
+    of_queues text[] := '{}';
+    of_timeouts real[] := '{}';
+    of_limits text[] := '{}';
+    first_ids integer := 0;
+    quantum integer;
+    token bigint;
+    leases jsonb := '{}';
+    more jsonb := '[]';
+    met jsonb := '[]';
+begin
+    if cardinality(freed) > 0 then
+        perform holdfast.free_slots(holder, of_epoch, freed, counts);
+    end if;
+
+    select
+        coalesce(array_agg(b.kind) filter (where b.kind is not null and b.paused_at is not null), '{}'),
+        coalesce(array_agg(b.kind) filter (where b.kind is not null and (b.capacity is not null or b.rate_count is not null or b.resumed_at > now() - interval '10 s')), '{}'),
+        coalesce(array_agg(b.queue) filter (where b.queue is not null), '{}'),
+        coalesce(array_agg(b.name) filter (where b.capacity is not null or b.resumed_at > now() - interval '10 s'), '{}'),
+        coalesce(array_agg(b.name) filter (where b.rate_count is not null), '{}')
+    into paused_kinds, limited_kinds, limited_queues, leased_doors, rated_doors
+    from holdfast.buckets b
+    where b.kind is not null or b.queue is not null;
+    select coalesce(array_agg(q.name), '{}') into paused_queues
+    from holdfast.queues q
+    where q.paused_at is not null;
+
+    if room > 0 and (cardinality(limited_kinds) > 0 or cardinality(limited_queues) > 0) then
+        -- Those that have work and, as far as can be seen without a lock, room.
+        doors := array(
+            select b.name
+            from holdfast.buckets b
+            where (b.kind = any (limited_kinds) and (known is null or b.kind = any (known)) or b.queue = any (limited_queues) and b.queue = any (queues))
+                and b.paused_at is null
+                and (b.capacity is null or b.capacity > (select coalesce(sum(s.slots), 0) from holdfast.slots s where s.bucket = b.name))
+            order by b.name
+            for update skip locked
+        );
+        -- A new statement, so that it sees what the last holder of the lock wrote.
+        select coalesce(array_agg(d.name order by d.name), '{}'), coalesce(array_agg(d.room order by d.name), '{}')
+        into doors, rooms
+        from (
+            select
+                b.name,
+                least(
+                    coalesce(b.capacity, 1000000) - coalesce(used.slots, 0),
+                    case when b.resumed_at > now() - interval '10 s'
+                        then power(2, extract(epoch from now() - b.resumed_at) + 2)::integer - coalesce(used.slots, 0) else 1000000 end,
+                    case when b.rate_count is not null then floor(
+                        b.rate_burst - greatest(0, extract(epoch from r.spent_until - moment)) * b.rate_count / b.rate_seconds + 1e-6
+                    )::integer else 1000000 end
+                ) as room
+            from holdfast.buckets b
+            left join lateral (select sum(s.slots)::integer as slots from holdfast.slots s where s.bucket = b.name) used on true
+            left join holdfast.rates r on r.bucket = b.name
+            where b.name = any (doors)
+        ) d
+        where d.room > 0;
+    end if;
+
+    if room > 0 then
+        with picked as (
+            delete from holdfast.turns d
+            where d.ctid = any (array(
+                select x.place
+                from (
+                    select x.place, x.turn, l.nth as range_nth, dense_rank() over (order by array_position(queues, l.queue)) as queue_nth,
+                        row_number() over (partition by l.nth order by x.turn) as nth
+                    from unnest(queues, kinds, floors) with ordinality as l (queue, kind, floor, nth)
+                    cross join lateral (
+                        select t.ctid as place, t.turn
+                        from holdfast.turns t
+                        where t.queue = l.queue and t.kind = l.kind and t.turn >= l.floor and t.turn <= clock
+                        order by t.turn
+                        limit room
+                        for update skip locked
+                    ) x
+                    where l.kind <> all (paused_kinds)
+                        and l.queue <> all (paused_queues)
+                        and (l.kind <> all (limited_kinds) or 'kind:' || l.kind = any (doors))
+                        and (l.queue <> all (limited_queues) or 'queue:' || l.queue = any (doors))
+                ) x
+                -- The queues in their strict order, the kinds of one queue side by side.
+                order by x.queue_nth, x.nth, x.turn
+                limit room
+            ))
+            returning d.bucket, d.turn, d.queue, d.kind
+        )
+        select
+            array_agg(p.bucket order by p.turn, p.bucket), array_agg(p.turn order by p.turn, p.bucket),
+            (
+                select jsonb_agg(jsonb_build_array(m.queue, m.kind, m.turn))
+                from (select q.queue, q.kind, min(q.turn) as turn from picked q group by q.queue, q.kind) m
+            )
+        into turned, turns_of, met
+        from picked p;
+    end if;
+
+    if turned is not null then
+        quantum := greatest(1, ceil(room::double precision / cardinality(turned)));
+        -- Of each bucket: its own limit, else that of its rule, else one at a time for a lane, else none.
+        select
+            array_agg(o.capacity order by o.nth), array_agg(o.weight order by o.nth), array_agg(o.rated order by o.nth),
+            array_agg(greatest(0, least(
+                ceil(quantum * o.weight)::integer,
+                o.capacity - o.used,
+                case when o.paused then 0 end,
+                o.rate_room
+            )) order by o.nth)
+        into capacities, weights, rated, takes
+        from (
+            select
+                t.nth,
+                coalesce(b.capacity, case when b.name is null then r.capacity end, case when t.bucket like 'lane:%' or t.bucket like 'lane!:%' then 1 end) as capacity,
+                coalesce(b.weight, r.weight, 1) as weight,
+                coalesce(b.paused_at, r.paused_at) is not null as paused,
+                coalesce(b.rate_count, r.rate_count) is not null as rated,
+                case when coalesce(b.rate_count, r.rate_count) is not null then floor(
+                    coalesce(b.rate_burst, r.rate_burst)
+                    - greatest(0, extract(epoch from f.spent_until - moment)) * coalesce(b.rate_count, r.rate_count) / coalesce(b.rate_seconds, r.rate_seconds) + 1e-6
+                )::integer end as rate_room,
+                coalesce((select sum(s.slots)::integer from holdfast.slots s where s.bucket = t.bucket), 0) as used
+            from unnest(turned) with ordinality as t (bucket, nth)
+            left join holdfast.buckets b on b.name = t.bucket
+            left join holdfast.buckets r on b.name is null and r.name = split_part(t.bucket, '=', 1) || '=*'
+            left join holdfast.rates f on f.bucket = t.bucket
+        ) o;
+
+        with found as materialized (
+            select c.place, c.kind, c.queue, t.nth as bucket_nth, ceil(row_number() over (partition by t.nth order by c.priority, c.position, c.id) / t.weight) as round
+            from unnest(turned, takes, weights) with ordinality as t (bucket, take, weight, nth)
+            cross join lateral (
+                select w.ctid as place, w.kind, w.queue, w.priority, w.position, w.id
+                from holdfast.waiting w
+                where w.bucket = t.bucket
+                    and w.queue = any (queues)
+                    and (known is null or w.kind = any (known))
+                    and w.kind <> all (paused_kinds)
+                    and w.queue <> all (paused_queues)
+                    and (w.kind <> all (limited_kinds) or 'kind:' || w.kind = any (doors))
+                    and (w.queue <> all (limited_queues) or 'queue:' || w.queue = any (doors))
+                    -- In a lane only the first of all that have not ended may start, wherever it stands.
+                    and (t.bucket not like 'lane%' or not exists (
+                        select from holdfast.tasks e
+                        where e.bucket = w.bucket and e.position < w.position
+                            and (e.mark is null or t.bucket like 'lane!:%' and e.mark in ('failed', 'paused'))
+                    ))
+                order by w.priority, w.position, w.id
+                limit t.take
+                for update skip locked
+            ) c
+            where t.take > 0
+        ), ranked as (
+            select
+                f.place, f.kind, f.queue, f.round, f.bucket_nth,
+                row_number() over (partition by f.kind order by f.round, f.bucket_nth) as in_kind,
+                row_number() over (partition by f.queue order by f.round, f.bucket_nth) as in_queue
+            from found f
+        ), chosen as (
+            select r.place
+            from ranked r
+            where (r.kind <> all (limited_kinds) or r.in_kind <= rooms[array_position(doors, 'kind:' || r.kind)])
+                and (r.queue <> all (limited_queues) or r.in_queue <= rooms[array_position(doors, 'queue:' || r.queue)])
+            order by r.round, r.bucket_nth
+            limit room
+        ), taken as (
+            delete from holdfast.waiting w
+            where w.ctid = any (array(select c.place from chosen c))
+            returning w.id, w.bucket, w.kind, w.queue, w.timeout_seconds
+        )
+        select
+            coalesce(array_agg(t.id), '{}'), coalesce(array_agg(t.bucket), '{}'), coalesce(array_agg(t.kind), '{}'),
+            coalesce(array_agg(t.queue), '{}'), coalesce(array_agg(t.timeout_seconds), '{}')
+        into ids, of_buckets, of_kinds, of_queues, of_timeouts
+        from taken t;
+        first_ids := cardinality(ids);
+    end if;
+
+    if cardinality(places) > 0 then
+        -- Ahead of the slots that the worker holds already: nothing is leased for these.
+        with taken as (
+            delete from holdfast.waiting w
+            where w.ctid = any (array(
+                select c.place
+                from unnest(places, ahead) as p (place, tasks)
+                cross join lateral (
+                    select a.ctid as place
+                    from holdfast.waiting a
+                    where a.bucket = p.place
+                        and a.queue = any (queues)
+                        and (known is null or a.kind = any (known))
+                        and a.kind <> all (paused_kinds)
+                        and a.queue <> all (paused_queues)
+                        and 'kind:' || a.kind <> all (rated_doors)
+                        and 'queue:' || a.queue <> all (rated_doors)
+                    order by a.priority, a.position, a.id
+                    limit p.tasks
+                    for update skip locked
+                ) c
+            ))
+            returning w.id, w.bucket, w.kind, w.queue, w.timeout_seconds
+        )
+        select
+            ids || coalesce(array_agg(t.id), '{}'), of_buckets || coalesce(array_agg(t.bucket), '{}'), of_kinds || coalesce(array_agg(t.kind), '{}'),
+            of_queues || coalesce(array_agg(t.queue), '{}'), of_timeouts || coalesce(array_agg(t.timeout_seconds), '{}')
+        into ids, of_buckets, of_kinds, of_queues, of_timeouts
+        from taken t;
+    end if;
+
+    if cardinality(ids) > 0 then
+        token := nextval('holdfast.fence');
+        insert into holdfast.running (id, fence, started_at, deadline_at, worker)
+        select u.id, token, now(), now() + make_interval(secs => coalesce(u.seconds, timeout)), holder
+        from unnest(ids, of_timeouts) as u (id, seconds);
+
+        with leased as (
+            insert into holdfast.slots as s (worker, slots, epoch, bucket)
+            select holder, count(*), of_epoch, n.name
+            from unnest(of_buckets[:first_ids], of_kinds[:first_ids], of_queues[:first_ids]) as u (bucket, kind, queue)
+            cross join lateral (
+                select u.bucket as name where capacities[array_position(turned, u.bucket)] is not null
+                union all select 'kind:' || u.kind where 'kind:' || u.kind = any (leased_doors)
+                union all select 'queue:' || u.queue where 'queue:' || u.queue = any (leased_doors)
+            ) n
+            group by n.name
+            order by n.name
+            on conflict (bucket, worker) do update
+            set slots = s.slots + excluded.slots, epoch = excluded.epoch
+            returning s.bucket, s.slots
+        )
+        select coalesce(jsonb_object_agg(l.bucket, l.slots), '{}') into leases from leased l;
+
+        insert into holdfast.rates as r (spent_until, bucket)
+        select moment + make_interval(secs => x.tasks * x.rate_seconds / x.rate_count), x.name
+        from (
+            select b.rate_seconds, b.rate_count, n.name, count(*) as tasks
+            from unnest(of_buckets[:first_ids], of_kinds[:first_ids], of_queues[:first_ids]) as u (bucket, kind, queue)
+            cross join lateral (
+                select u.bucket as name, coalesce((select b.name from holdfast.buckets b where b.name = u.bucket), split_part(u.bucket, '=', 1) || '=*') as rule
+                where rated[array_position(turned, u.bucket)]
+                union all select 'kind:' || u.kind, 'kind:' || u.kind where 'kind:' || u.kind = any (rated_doors)
+                union all select 'queue:' || u.queue, 'queue:' || u.queue where 'queue:' || u.queue = any (rated_doors)
+            ) n
+            join holdfast.buckets b on b.name = n.rule
+            group by b.rate_seconds, b.rate_count, n.name
+        ) x
+        order by x.name
+        on conflict (bucket) do update
+        set spent_until = greatest(r.spent_until, moment) + (excluded.spent_until - moment);
+    end if;
+
+    if turned is not null then
+        -- Back in line, unless it is full (whoever frees a slot offers it again) or empty.
+        with heads as materialized (
+            select
+                t.bucket, h.queue, h.kind, t.capacity, t.rated,
+                case when t.bucket = any (of_buckets) then clock + t.nth else t.turn end as turn
+            from unnest(turned, turns_of, capacities, rated) with ordinality as t (bucket, turn, capacity, rated, nth)
+            cross join lateral (
+                select w.queue, w.kind from holdfast.waiting w where w.bucket = t.bucket order by w.priority, w.position, w.id limit 1
+            ) h
+        ), again as (
+            insert into holdfast.turns (turn, bucket, queue, kind)
+            select
+                case when h.rated then greatest(h.turn, (
+                    select (extract(epoch from r.spent_until) * 1000000)::bigint
+                        - ((coalesce(b.rate_burst, l.rate_burst) - 1) * coalesce(b.rate_seconds, l.rate_seconds) / coalesce(b.rate_count, l.rate_count) * 1000000)::bigint
+                    from holdfast.rates r
+                    left join holdfast.buckets b on b.name = h.bucket
+                    left join holdfast.buckets l on b.name is null and l.name = split_part(h.bucket, '=', 1) || '=*'
+                    where r.bucket = h.bucket
+                )) else h.turn end,
+                h.bucket, h.queue, h.kind
+            from heads h
+            where (h.capacity is null or h.capacity > (select coalesce(sum(s.slots), 0) from holdfast.slots s where s.bucket = h.bucket))
+                and not (h.bucket like 'lane%' and h.bucket <> all (of_buckets))
+            order by h.bucket
+            on conflict (bucket) do nothing
+        )
+        select coalesce(jsonb_agg(h.bucket), '[]') into more
+        from heads h
+        where not h.rated and h.bucket not like 'lane%';
+    end if;
+    if cardinality(places) > 0 then
+        select more || coalesce(jsonb_agg(p.place), '[]') into more
+        from unnest(places) as p (place)
+        where exists (select from holdfast.waiting w where w.bucket = p.place);
+    end if;
+
+    return query
+    select
+        null::text, null::bigint, null::text, null::text, null::smallint,
+        jsonb_build_object('leased', leases, 'more', more, 'met', met)::text,
+        null::smallint, null::timestamptz, now(), null::timestamptz, null::text, null::text, null::text, null::text, null::smallint,
+        null::real, null::integer, null::smallint, null::smallint, null::integer, null::smallint, null::boolean, now(), null::text[];
+    return query
+    select
+        t.id::text, token, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
+        t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, u.bucket, t.max_attempts, t.timeout_seconds,
+        t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.alone, now(),
+        array(
+            select n.name
+            from (
+                select u.bucket as name where coalesce(
+                    capacities[array_position(turned, u.bucket)],
+                    case when u.nth > first_ids then (
+                        select coalesce(b.capacity, r.capacity)
+                        from (select u.bucket as name) k
+                        left join holdfast.buckets b on b.name = k.name
+                        left join holdfast.buckets r on b.name is null and r.name = split_part(k.name, '=', 1) || '=*'
+                    ) end
+                ) is not null
+                union all select 'kind:' || u.kind where 'kind:' || u.kind = any (leased_doors)
+                union all select 'queue:' || u.queue where 'queue:' || u.queue = any (leased_doors)
+            ) n
+        )
+    from unnest(ids, of_buckets, of_kinds, of_queues) with ordinality as u (id, bucket, kind, queue, nth)
+    cross join lateral (
+        select c.* from holdfast.tasks c where c.id = u.id offset 0
+    ) t;
 end
 $$;
 
@@ -408,13 +830,14 @@ with token as materialized (
     where r.ctid = any (array(
         select x.place
         from (
-            select l.queue, l.priority, l.run_from, l.run_to
+            select l.queue, l.priority, l.run_from, l.run_to,
+                -- A queue that was resumed is taken up in ten seconds, not in one rush.
+                case when q.resumed_at is null then %(limit)s::integer
+                    else greatest(1, %(limit)s::integer * least(1, extract(epoch from now() - q.resumed_at) / 10))::integer end as most
             from unnest(%(queues)s::text[], %(priorities)s::smallint[], %(froms)s::timestamptz[], %(tos)s::timestamptz[])
                 as l (queue, priority, run_from, run_to)
-            where not exists (
-                select from holdfast.queues q
-                where q.name = l.queue and q.paused_at is not null
-            )
+            left join holdfast.queues q on q.name = l.queue
+            where q.paused_at is null
         ) l
         cross join lateral (
             select c.ctid as place
@@ -424,28 +847,37 @@ with token as materialized (
                 and c.run_at >= l.run_from
                 and c.run_at <= least(l.run_to, now())
             order by c.run_at, c.id
-            limit %(limit)s
+            limit l.most
             for update skip locked
         ) x
         limit %(limit)s
     ))
-    returning r.id, r.run_at, r.timeout_seconds, r.priority, r.queue, r.kind, r.bucket
-), gated as materialized (
-    -- Kinds that stand behind a bucket of their own: usually none.
-    select coalesce(array_agg(b.kind), '{}') as kinds from holdfast.buckets b where b.kind is not null
-), made as (
-    -- A bucket named at enqueue lets one task run at a time until a limit says otherwise.
-    insert into holdfast.buckets (name, capacity)
-    select distinct p.bucket, 1 from picked p where p.bucket is not null order by 1
-    on conflict (name) do nothing
+    returning r.id, r.run_at, r.timeout_seconds, r.priority, r.queue, r.kind, r.bucket, r.position
+), doors as materialized (
+    -- Kinds and queues that are limited, paused or not known to all: usually none.
+    select
+        coalesce(array_agg(b.kind) filter (where b.kind is not null), '{}') as kinds,
+        coalesce(array_agg(b.queue) filter (where b.queue is not null), '{}') as queues
+    from holdfast.buckets b
+    where b.kind is not null or b.queue is not null
 ), waits as (
     insert into holdfast.waiting (position, id, timeout_seconds, priority, bucket, queue, kind)
     select
-        (extract(epoch from p.run_at) * 1000000)::bigint, p.id, p.timeout_seconds, p.priority,
-        coalesce(p.bucket, 'kind:' || p.kind), p.queue, p.kind
+        coalesce(p.position, (extract(epoch from p.run_at) * 1000000)::bigint), p.id, p.timeout_seconds,
+        case when p.position is null then p.priority else 0 end,
+        coalesce(p.bucket, p.kind || '@' || p.queue), p.queue, p.kind
     from picked p
-    where p.bucket is not null or p.kind = any ((select g.kinds from gated g)::text[])
-    returning 1
+    where p.bucket is not null
+        or p.kind = any ((select d.kinds from doors d)::text[])
+        or p.queue = any ((select d.queues from doors d)::text[])
+    returning bucket, queue, kind
+), turned as (
+    insert into holdfast.turns (turn, bucket, queue, kind)
+    select (extract(epoch from clock_timestamp()) * 1000000)::bigint, w.bucket, min(w.queue), min(w.kind)
+    from waits w
+    group by w.bucket
+    order by w.bucket
+    on conflict (bucket) do nothing
 ), started as (
     insert into holdfast.running (id, fence, started_at, deadline_at, worker)
     select
@@ -453,7 +885,9 @@ with token as materialized (
         now() + make_interval(secs => coalesce(p.timeout_seconds, %(timeout)s::double precision)),
         %(worker)s::uuid
     from picked p
-    where p.bucket is null and p.kind <> all ((select g.kinds from gated g)::text[])
+    where p.bucket is null
+        and p.kind <> all ((select d.kinds from doors d)::text[])
+        and p.queue <> all ((select d.queues from doors d)::text[])
     returning id, fence
 )
 select
@@ -461,7 +895,7 @@ select
     null::smallint as priority,
     (
         select json_agg(q.name)::text from holdfast.queues q
-        where q.paused_at is not null and q.name = any (%(queues)s::text[])
+        where (q.paused_at is not null or q.resumed_at is not null) and q.name = any (%(queues)s::text[])
     ) as payload,
     null::smallint as version, null::timestamptz as run_at,
     now() as enqueued_at, null::timestamptz as expires_at, null as subject, null as trace_id,
@@ -481,89 +915,18 @@ cross join lateral (
 
 
 -- name: claim_waiting
--- Takes tasks of the claimer's kinds from behind buckets that have room, one bucket after another by
--- turn. Buckets locked by someone else are passed over, so that claimers never wait for each other.
-with open as materialized (
-    select b.name, b.capacity - b.in_use as room
-    from holdfast.buckets b
-    where (b.capacity is null or b.in_use < b.capacity)
-        and b.paused_at is null
-        and exists (
-            -- Something that this claimer may start: a bucket that can give nothing must not take a place.
-            select from holdfast.waiting w
-            where w.bucket = b.name
-                and w.queue = any (%(queues)s::text[])
-                and (%(kinds)s::text[] is null or w.kind = any (%(kinds)s::text[]))
-                and not exists (
-                    select from holdfast.queues q
-                    where q.name = w.queue and q.paused_at is not null
-                )
-                and not exists (
-                    select from holdfast.buckets k
-                    where k.kind = w.kind and k.paused_at is not null
-                )
-        )
-    order by b.turn, b.name
-    limit %(limit)s
-    for update skip locked
-), picked as (
-    delete from holdfast.waiting w
-    where w.ctid = any (array(
-        select x.place
-        from open o
-        cross join lateral (
-            select c.ctid as place
-            from holdfast.waiting c
-            where c.bucket = o.name
-                and c.queue = any (%(queues)s::text[])
-                and (%(kinds)s::text[] is null or c.kind = any (%(kinds)s::text[]))
-                and not exists (
-                    select from holdfast.queues q
-                    where q.name = c.queue and q.paused_at is not null
-                )
-                and not exists (
-                    select from holdfast.buckets k
-                    where k.kind = c.kind and k.paused_at is not null
-                )
-            order by c.priority, c.position, c.id
-            limit least(o.room, %(limit)s)
-            for update skip locked
-        ) x
-        limit %(limit)s
-    ))
-    returning w.id, w.bucket, w.timeout_seconds
-), used as (
-    update holdfast.buckets b
-    set in_use = b.in_use + p.tasks, turn = p.turn
-    from (select bucket, count(*)::integer as tasks, max((extract(epoch from clock_timestamp()) * 1000000)::bigint) as turn from picked group by bucket) p
-    where b.name = p.bucket
-), token as materialized (
-    select nextval('holdfast.fence') as fence
-), started as (
-    insert into holdfast.running (id, fence, started_at, deadline_at, worker, bucket)
-    select
-        p.id, (select k.fence from token k), now(),
-        now() + make_interval(secs => coalesce(p.timeout_seconds, %(timeout)s::double precision)),
-        %(worker)s::uuid,
-        p.bucket
-    from picked p
-    returning id, fence, bucket
-)
-select
-    t.id::text, s.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
-    t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, s.bucket, t.max_attempts, t.timeout_seconds,
-    t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.alone, now() as claimed_at
-from started s
-cross join lateral (
-    select c.* from holdfast.tasks c where c.id = s.id offset 0
-) t;
+select * from holdfast.claim_waiting(
+    %(queues)s::text[], %(kinds)s::text[], %(floors)s::bigint[], %(known)s::text[], %(worker)s::uuid, %(epoch)s::integer,
+    %(limit)s::integer, %(timeout)s::double precision,
+    %(places)s::text[], %(ahead)s::integer[], %(freed)s::text[], %(counts)s::integer[]
+);
 
 
 -- name: shunt
 -- Moves tasks that stand behind a bucket out of the head of ready, many at a time, once a claim has
 -- met one: a million of them must not cost a million claims.
 with heads as materialized (
-    select x.place, x.kind, x.bucket
+    select x.place, x.kind, x.bucket, l.queue
     from unnest(%(queues)s::text[], %(priorities)s::smallint[], %(froms)s::timestamptz[])
         as l (queue, priority, run_from)
     cross join lateral (
@@ -582,29 +945,35 @@ with heads as materialized (
         from holdfast.ready c
         where c.ctid = any (array(
                 select h.place from heads h
-                where h.bucket is not null or exists (select from holdfast.buckets b where b.kind = h.kind)
+                where h.bucket is not null
+                    or exists (select from holdfast.buckets b where b.kind = h.kind)
+                    or exists (select from holdfast.buckets b where b.queue = h.queue)
             ))
         for update skip locked
     ))
-    returning r.id, r.run_at, r.timeout_seconds, r.priority, r.queue, r.kind, r.bucket
-), made as (
-    insert into holdfast.buckets (name, capacity)
-    select distinct p.bucket, 1 from picked p where p.bucket is not null order by 1
-    on conflict (name) do nothing
+    returning r.id, r.run_at, r.timeout_seconds, r.priority, r.queue, r.kind, r.bucket, r.position
 ), waits as (
     insert into holdfast.waiting (position, id, timeout_seconds, priority, bucket, queue, kind)
-    select (extract(epoch from p.run_at) * 1000000)::bigint, p.id, p.timeout_seconds, p.priority, coalesce(p.bucket, b.name), p.queue, p.kind
+    select
+        coalesce(p.position, (extract(epoch from p.run_at) * 1000000)::bigint), p.id, p.timeout_seconds,
+        case when p.position is null then p.priority else 0 end,
+        coalesce(p.bucket, p.kind || '@' || p.queue), p.queue, p.kind
     from picked p
-    left join holdfast.buckets b on b.kind = p.kind
-    returning 1
+    returning bucket, queue, kind
+), turned as (
+    insert into holdfast.turns (turn, bucket, queue, kind)
+    select (extract(epoch from clock_timestamp()) * 1000000)::bigint, w.bucket, min(w.queue), min(w.kind)
+    from waits w
+    group by w.bucket
+    order by w.bucket
+    on conflict (bucket) do nothing
 )
 select count(*)::integer from waits;
 
 
 -- name: complete
 -- Success: out of running under the fence, out of tasks, into history, in one statement. Ids that do
--- not come back were refused. Slots of buckets are freed by `free_slots` in the same transaction, so
--- that tasks without a limit pay nothing for those that have one.
+-- not come back were refused. Slots of limits belong to the worker, not to the task: nothing is freed here.
 with gone as (
     delete from holdfast.running r
     using unnest(%(ids)s::uuid[], %(fences)s::bigint[], %(results)s::jsonb[]) as v (id, fence, result)
@@ -694,10 +1063,10 @@ with verdicts as materialized (
         select p.ctid as place from holdfast.tasks p where p.id = g.id offset 0
     ) x
     where t.ctid = x.place
-    returning t.id, t.run_at, t.timeout_seconds, t.priority, t.queue, t.kind, t.bucket, t.mark
+    returning t.id, t.run_at, t.timeout_seconds, t.priority, t.queue, t.kind, t.bucket, t.position, t.mark
 ), back as (
-    insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket)
-    select c.run_at, c.id, c.timeout_seconds, c.priority, c.queue, c.kind, c.bucket
+    insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket, position)
+    select c.run_at, c.id, c.timeout_seconds, c.priority, c.queue, c.kind, c.bucket, c.position
     from changed c
     where c.mark is null
 ), noted as (
@@ -725,20 +1094,55 @@ join gone g on g.id = c.id;
 
 
 -- name: free_slots
--- Gives back what settled tasks held, in the order of the buckets' names, so that two settlers cannot
--- deadlock.
-with locked as materialized (
-    select b.name, u.tasks
-    from unnest(%(buckets)s::text[], %(counts)s::integer[]) as u (bucket, tasks)
-    join holdfast.buckets b on b.name = u.bucket
-    order by b.name
-    for update of b
+select holdfast.free_slots(%(worker)s::uuid, %(epoch)s::integer, %(freed)s::text[], %(counts)s::integer[]);
+
+
+-- name: set_slots
+-- After an answer was lost: what the worker says that it holds is what it holds. The epoch makes void
+-- whatever an older connection may still do.
+with kept as materialized (
+    select u.name, u.slots from unnest(%(names)s::text[], %(counts)s::integer[]) as u (name, slots)
+), gone as (
+    delete from holdfast.slots s
+    where s.worker = %(worker)s::uuid and not exists (select from kept k where k.name = s.bucket)
+    returning s.bucket
+), changed as (
+    update holdfast.slots s
+    set slots = least(s.slots, k.slots), epoch = %(epoch)s::integer
+    from kept k
+    where s.worker = %(worker)s::uuid and s.bucket = k.name
+    returning s.bucket
 )
-update holdfast.buckets b
-set in_use = b.in_use - l.tasks
-from locked l
-where b.name = l.name
-returning b.name;
+select bucket from gone union all select bucket from changed;
+
+
+-- name: offer
+select holdfast.offer(%(names)s::text[]);
+
+
+-- name: offer_beside
+-- A task left a lane otherwise than by running: the next one may be at the head now.
+select holdfast.offer(array(
+    select t.bucket from holdfast.tasks t where t.id = any (%(ids)s::uuid[]) and t.position is not null
+));
+
+
+-- name: stir
+-- Gives a turn to buckets that have none, page by page: whoever should have given it may have died.
+with recursive places as (
+    (select w.bucket, 1 as nth from holdfast.waiting w where w.bucket > %(after)s order by w.bucket limit 1)
+    union all
+    select (select w.bucket from holdfast.waiting w where w.bucket > p.bucket order by w.bucket limit 1), p.nth + 1
+    from places p
+    where p.bucket is not null and p.nth < %(limit)s
+), missing as materialized (
+    select p.bucket from places p
+    where p.bucket is not null and not exists (select from holdfast.turns t where t.bucket = p.bucket)
+)
+select
+    (select count(*) from missing),
+    (select max(p.bucket) from places p where (select count(*) from places) >= %(limit)s),
+    holdfast.offer(array(select m.bucket from missing m));
 
 
 -- name: note_late
@@ -769,7 +1173,7 @@ where v.move = 'complete' and exists (
 -- What stands in running under a worker's name, as `lapsed` shows it.
 select
     t.id::text, r.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
-    t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, r.bucket, t.max_attempts, t.timeout_seconds,
+    t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, t.bucket, t.max_attempts, t.timeout_seconds,
     t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.alone,
     r.started_at, r.worker::text, false as overdue, false as alone, false as lost_before
 from holdfast.running r
@@ -782,7 +1186,7 @@ where r.worker = %(worker)s::uuid;
 -- with all that deciding needs. The fence makes the verdict safe, so nothing is locked here.
 select
     t.id::text, r.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
-    t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, r.bucket, t.max_attempts, t.timeout_seconds,
+    t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, t.bucket, t.max_attempts, t.timeout_seconds,
     t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.alone,
     r.started_at, r.worker::text,
     w.lost_at is null and w.id is not null as overdue,
@@ -823,9 +1227,18 @@ with lost as (
     set lost_at = now()
     where w.lost_at is null and w.lease_expires_at <= now()
     returning w.id
+), freed as (
+    -- Its slots come back with its lease; so do those that a lost or forgotten worker took in its last moment.
+    delete from holdfast.slots s
+    where not exists (
+        select from holdfast.workers w
+        where w.id = s.worker and w.lost_at is null and w.lease_expires_at > now()
+    )
+    returning s.bucket
 )
 select
     (select coalesce(array_agg(l.id::text), '{}') from lost l),
+    (select coalesce(array_agg(distinct f.bucket), '{}') from freed f),
     (
         select extract(epoch from min(w.lease_expires_at) - now())::double precision
         from holdfast.workers w
@@ -835,10 +1248,15 @@ select
 
 -- name: retire_worker
 -- Gone on purpose, or lost and with nothing left in its name.
-delete from holdfast.workers w
-where w.id = %(worker)s::uuid
-    and not exists (select from holdfast.running r where r.worker = w.id)
-returning w.id::text;
+with freed as (
+    delete from holdfast.slots s where s.worker = %(worker)s::uuid returning s.bucket
+), gone as (
+    delete from holdfast.workers w
+    where w.id = %(worker)s::uuid
+        and not exists (select from holdfast.running r where r.worker = w.id)
+    returning w.id
+)
+select exists (select from gone), (select coalesce(array_agg(f.bucket), '{}') from freed f);
 
 
 -- name: prune_workers
@@ -1011,10 +1429,10 @@ with xid as materialized (
     set mark = null, marked_at = null, mark_reason = null, run_at = greatest(t.run_at, clock_timestamp())
     from xid
     where xid.number is not null and t.id = any (%(ids)s::uuid[]) and t.mark = 'paused'
-    returning t.id, t.run_at, t.timeout_seconds, t.priority, t.queue, t.kind, t.bucket
+    returning t.id, t.run_at, t.timeout_seconds, t.priority, t.queue, t.kind, t.bucket, t.position
 ), back as (
-    insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket)
-    select c.run_at, c.id, c.timeout_seconds, c.priority, c.queue, c.kind, c.bucket from changed c
+    insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket, position)
+    select c.run_at, c.id, c.timeout_seconds, c.priority, c.queue, c.kind, c.bucket, c.position from changed c
 )
 select id::text from changed;
 
@@ -1033,10 +1451,10 @@ with xid as materialized (
         run_at = greatest(t.run_at, clock_timestamp())
     from xid
     where xid.number is not null and t.id = any (%(ids)s::uuid[]) and t.mark in ('failed', 'cancelled')
-    returning t.id, t.run_at, t.timeout_seconds, t.priority, t.queue, t.kind, t.bucket
+    returning t.id, t.run_at, t.timeout_seconds, t.priority, t.queue, t.kind, t.bucket, t.position
 ), back as (
-    insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket)
-    select c.run_at, c.id, c.timeout_seconds, c.priority, c.queue, c.kind, c.bucket from changed c
+    insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket, position)
+    select c.run_at, c.id, c.timeout_seconds, c.priority, c.queue, c.kind, c.bucket, c.position from changed c
 )
 select id::text from changed;
 
@@ -1046,14 +1464,14 @@ select id::text from changed;
 insert into holdfast.buckets as b (name, kind, paused_at, paused_by, paused_until, pause_reason)
 values ('kind:' || %(kind)s::text, %(kind)s, now(), %(by)s, %(until)s, %(reason)s)
 on conflict (name) do update
-set kind = excluded.kind, opened_at = null, paused_at = coalesce(b.paused_at, excluded.paused_at),
+set paused_at = coalesce(b.paused_at, excluded.paused_at),
     paused_by = excluded.paused_by, paused_until = excluded.paused_until, pause_reason = excluded.pause_reason;
 
 
 -- name: open_kind
 update holdfast.buckets b
-set paused_at = null, paused_by = null, paused_until = null, pause_reason = null
-where b.kind = %(kind)s
+set paused_at = null, paused_by = null, paused_until = null, pause_reason = null, resumed_at = now()
+where b.kind = %(kind)s and b.paused_at is not null
 returning b.name;
 
 
@@ -1061,14 +1479,12 @@ returning b.name;
 -- Not every worker knows this kind: its tasks step behind a bucket, where only those who do look.
 insert into holdfast.buckets as b (name, kind)
 values ('kind:' || %(kind)s::text, %(kind)s)
-on conflict (name) do update
-set kind = excluded.kind, opened_at = null
-where b.kind is null;
+on conflict (name) do nothing;
 
 
 -- name: tend_gates
 -- Marks the gates of kinds that no live worker serves, and opens those that every live worker passes.
--- A gate is opened first and removed a minute later: claims that still see it may put tasks behind it.
+-- Whatever still stands aside then is served from there.
 with recursive waiting_kinds as (
     -- Each kind once, by as many probes of the index as there are kinds.
     (select w.kind from holdfast.waiting w order by w.kind limit 1)
@@ -1087,13 +1503,12 @@ with recursive waiting_kinds as (
         and not exists (select from live l where k.kind = any (l.kinds))
         and not exists (select from holdfast.buckets g where g.kind = k.kind)
     order by 1
-    on conflict (name) do update
-    set kind = excluded.kind, parked_at = excluded.parked_at, opened_at = null
-    where b.kind is null
+    on conflict (name) do nothing
     returning b.kind
 ), gates as materialized (
     select
-        b.name, b.parked_at, b.paused_at is null and b.capacity is null as idle,
+        b.name, b.parked_at,
+        b.paused_at is null and b.capacity is null and b.rate_count is null and coalesce(b.resumed_at < now() - interval '10 s', true) as idle,
         exists (select from live l where b.kind = any (l.kinds)) as served,
         exists (select from live l where b.kind <> all (l.kinds)) as unknown_to_some
     from holdfast.buckets b
@@ -1111,15 +1526,10 @@ with recursive waiting_kinds as (
     where b.name = g.name and g.served and b.parked_at is not null
     returning b.kind
 ), opened as (
-    update holdfast.buckets b
-    set kind = null, opened_at = now()
-    from gates g
-    where b.name = g.name and g.idle and g.served and not g.unknown_to_some and g.parked_at is null
-        and b.paused_at is null and b.capacity is null
-), removed as (
     delete from holdfast.buckets b
-    where b.kind is null and b.opened_at < now() - interval '1 minute' and b.in_use = 0
-        and not exists (select from holdfast.waiting w where w.bucket = b.name)
+    using gates g
+    where b.name = g.name and g.idle and g.served and not g.unknown_to_some and g.parked_at is null
+        and b.paused_at is null and b.capacity is null and b.rate_count is null
 )
 select p.kind, 'parked' from parked p
 union all
@@ -1181,7 +1591,7 @@ set paused_at = coalesce(q.paused_at, now()), paused_by = excluded.paused_by,
 
 -- name: resume_queue
 update holdfast.queues q
-set paused_at = null, paused_by = null, paused_until = null, pause_reason = null
+set paused_at = null, paused_by = null, paused_until = null, pause_reason = null, resumed_at = now()
 where q.name = %(queue)s and q.paused_at is not null
 returning q.name;
 
@@ -1190,14 +1600,19 @@ returning q.name;
 -- Pauses whose end has come.
 with kinds as (
     update holdfast.buckets b
-    set paused_at = null, paused_by = null, paused_until = null, pause_reason = null
+    set paused_at = null, paused_by = null, paused_until = null, pause_reason = null, resumed_at = now()
     where b.paused_until <= now()
     returning b.name
 ), queues as (
     update holdfast.queues q
-    set paused_at = null, paused_by = null, paused_until = null, pause_reason = null
+    set paused_at = null, paused_by = null, paused_until = null, pause_reason = null, resumed_at = now()
     where q.paused_until <= now()
     returning q.name
+), risen as (
+    -- Fully taken up again.
+    update holdfast.queues q
+    set resumed_at = null
+    where q.resumed_at < now() - interval '10 s' and q.paused_at is null
 )
 select name from kinds
 union all

@@ -123,8 +123,9 @@ select
 -- name: why
 -- What stands in the way of one task that is queued.
 select
-    r.id is not null, r.run_at, w.bucket, b.capacity, b.in_use, b.paused_at, b.paused_by, b.pause_reason, b.parked_at,
-    q.paused_at, q.paused_by, q.pause_reason,
+    r.id is not null, r.run_at, w.bucket,
+    k.paused_at, k.paused_by, k.pause_reason, k.paused_until, k.parked_at,
+    q.paused_at, q.paused_by, q.pause_reason, q.paused_until,
     exists (
         select from holdfast.workers l
         where l.lost_at is null and l.lease_expires_at > now() and t.queue = any (l.queues)
@@ -139,10 +140,44 @@ select
             where o.queue = r.queue and (o.priority, o.run_at, o.id) < (r.priority, r.run_at, r.id) and o.run_at <= now()
             limit 10000
         ) ahead
+    ),
+    (
+        select count(*) from (
+            select from holdfast.waiting o
+            where o.bucket = w.bucket and (o.priority, o.position, o.id) < (w.priority, w.position, w.id)
+            limit 10000
+        ) ahead
+    ),
+    -- In a lane: the first task that has to end, or be dealt with, before this one starts.
+    (
+        select e.id::text || ' (' || coalesce(e.mark, case when exists (select from holdfast.running x where x.id = e.id) then 'running' else 'queued' end) || ')'
+        from holdfast.tasks e
+        where e.bucket = t.bucket and e.position < t.position
+            and (e.mark is null or t.bucket like 'lane!:%%' and e.mark in ('failed', 'paused'))
+        order by e.position
+        limit 1
+    ),
+    -- Every limit that it counts against: its name, capacity, rate, and who holds its slots.
+    (
+        select coalesce(json_agg(json_build_array(
+            x.name, b.capacity, b.rate_count, b.rate_seconds, extract(epoch from f.spent_until - now()) * b.rate_count / b.rate_seconds >= b.rate_burst,
+            (
+                select json_object_agg(coalesce(o.name, 'gone') || ' ' || left(s.worker::text, 13), s.slots)
+                from holdfast.slots s left join holdfast.workers o on o.id = s.worker
+                where s.bucket = x.name
+            )
+        )), '[]')
+        from (
+            values ('kind:' || t.kind, 'kind:' || t.kind), ('queue:' || t.queue, 'queue:' || t.queue),
+                (t.bucket, case when exists (select from holdfast.buckets o where o.name = t.bucket) then t.bucket else split_part(t.bucket, '=', 1) || '=*' end)
+        ) as x (name, rule)
+        join holdfast.buckets b on b.name = x.rule
+        left join holdfast.rates f on f.bucket = x.name
+        where b.capacity is not null or b.rate_count is not null
     )
 from holdfast.tasks t
 left join holdfast.ready r on r.queue = t.queue and r.priority = t.priority and r.run_at = t.run_at and r.id = t.id
 left join holdfast.waiting w on w.id = t.id
-left join holdfast.buckets b on b.name = w.bucket
+left join holdfast.buckets k on k.kind = t.kind
 left join holdfast.queues q on q.name = t.queue
 where t.id = %(id)s::uuid;

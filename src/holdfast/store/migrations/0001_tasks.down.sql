@@ -13,7 +13,10 @@ drop table
     holdfast.cancel_requests,
     holdfast.running,
     holdfast.waiting,
+    holdfast.turns,
+    holdfast.slots,
+    holdfast.rates,
     holdfast.buckets,
     holdfast.ready,
     holdfast.tasks;
-drop sequence holdfast.fence, holdfast.hint_0, holdfast.hint_1, holdfast.hint_2, holdfast.hint_3;
+drop sequence holdfast.fence, holdfast.lane_position, holdfast.hint_0, holdfast.hint_1, holdfast.hint_2, holdfast.hint_3;

@@ -29,6 +29,8 @@ create table holdfast.tasks (
     trace_id text,
     key text,
     bucket text,
+    -- The place in a lane, in the order of enqueuing; only tasks with a lane have one.
+    position bigint,
     max_attempts smallint check (max_attempts > 0),
     timeout_seconds real,
     expires_at timestamptz,
@@ -57,6 +59,7 @@ create index tasks_marked on holdfast.tasks (mark, marked_at desc, id) where mar
 create index tasks_marked_kind on holdfast.tasks (kind, mark, marked_at desc) where mark is not null;
 create index tasks_marked_trace on holdfast.tasks (trace_id) where mark is not null and trace_id is not null;
 create index tasks_subject on holdfast.tasks (subject) where subject is not null;
+create index tasks_lane on holdfast.tasks (bucket, position) where position is not null;
 create index tasks_expiring on holdfast.tasks (expires_at) where expires_at is not null and mark is distinct from 'failed' and mark is distinct from 'cancelled';
 
 -- Rows are inserted and deleted, never updated. The primary key is the order of claiming.
@@ -68,6 +71,7 @@ create table holdfast.ready (
     queue text not null,
     kind text not null,
     bucket text,
+    position bigint,
     primary key (queue, priority, run_at, id)
 ) with (
     autovacuum_vacuum_scale_factor = 0.02
@@ -77,17 +81,56 @@ comment on table holdfast.ready is 'what may start now, or at its time';
 create table holdfast.buckets (
     name text primary key,
     kind text unique,
+    queue text unique,
     capacity integer check (capacity >= 0),
-    in_use integer not null default 0 check (in_use >= 0),
-    turn bigint not null default 0,
+    rate_count integer check (rate_count > 0),
+    rate_seconds double precision check (rate_seconds > 0),
+    rate_burst integer check (rate_burst > 0),
+    weight real not null default 1 check (weight > 0 and weight <= 1000),
+    set_by text,
+    set_at timestamptz,
     paused_at timestamptz,
     paused_by text,
     paused_until timestamptz,
     pause_reason text,
+    resumed_at timestamptz,
     parked_at timestamptz,
-    opened_at timestamptz
+    check ((rate_count is null) = (rate_seconds is null) and (rate_count is null) = (rate_burst is null))
 ) with (fillfactor = 50, autovacuum_vacuum_cost_delay = 0);
-comment on table holdfast.buckets is 'what tasks stand behind: a limit, a pause, a missing handler';
+comment on table holdfast.buckets is 'what people set and workers lack: limits, weights, pauses, gates; kind and queue are doors that tasks step aside from';
+
+create sequence holdfast.lane_position as bigint;
+
+-- At most one row a bucket, made when it has work and room; whoever deletes it may lease its slots.
+create table holdfast.turns (
+    turn bigint not null,
+    bucket text primary key,
+    queue text not null,
+    kind text not null
+) with (
+    fillfactor = 90,
+    autovacuum_vacuum_scale_factor = 0.02
+);
+create index turns_order on holdfast.turns (queue, kind, turn);
+comment on table holdfast.turns is 'buckets in the order in which they are served, by when that was last; one ahead of the clock waits for its rate';
+
+create table holdfast.slots (
+    worker uuid not null,
+    slots integer not null check (slots > 0),
+    epoch integer not null,
+    bucket text not null,
+    primary key (bucket, worker)
+) with (
+    fillfactor = 70,
+    autovacuum_vacuum_scale_factor = 0.02
+);
+comment on table holdfast.slots is 'slots of limits, leased to workers; they come back with the lease of a worker';
+
+create table holdfast.rates (
+    spent_until timestamptz not null,
+    bucket text primary key
+) with (fillfactor = 50);
+comment on table holdfast.rates is 'how far ahead the starts of a rate window are spent';
 
 create table holdfast.waiting (
     position bigint not null,
@@ -111,8 +154,7 @@ create table holdfast.running (
     fence bigint not null,
     started_at timestamptz not null,
     deadline_at timestamptz not null,
-    worker uuid not null,
-    bucket text
+    worker uuid not null
 ) with (
     autovacuum_vacuum_scale_factor = 0.02
 );
@@ -150,7 +192,8 @@ create table holdfast.queues (
     paused_at timestamptz,
     paused_by text,
     paused_until timestamptz,
-    pause_reason text
+    pause_reason text,
+    resumed_at timestamptz
 );
 comment on table holdfast.queues is 'queues that were paused; read by every claim, so it is seldom written';
 
@@ -260,7 +303,7 @@ select
     t.max_attempts,
     r.fence,
     r.worker,
-    coalesce(r.bucket, w.bucket, t.bucket) as bucket,
+    coalesce(w.bucket, t.bucket) as bucket,
     t.enqueued_at,
     case when t.mark is null and r.id is null then t.run_at end as next_attempt_at,
     coalesce(r.started_at, t.last_attempt_at) as last_attempt_at,

@@ -1,0 +1,205 @@
+"""Limits, rates, turns and lanes, with real workers that are killed: `python -m tests.pressure`."""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+import psycopg
+
+from holdfast.config import Settings
+from holdfast.core.limit import Limit, Scope
+from holdfast.core.task import NewTask
+from holdfast.store.limits import Limits
+from holdfast.store.migrate import migrate_up
+from holdfast.store.pool import Conn, connect
+from holdfast.store.tasks import TaskStore
+from tests.cluster import postgres
+from tests.pressure.record import Interval, intervals, most_at_once, most_in_window, used
+from tests.tree import Tree
+
+LEASE = 3.0
+TREES, PROCESSES = 4, 2
+
+
+@dataclass(slots=True)
+class Pressure:
+    """A database, workers on it, and the deaths that were dealt out."""
+
+    url: str
+    trees: list[Tree]
+    chance: random.Random
+    deaths: list[float] = field(default_factory=list)
+    lost: list[tuple[float, float]] = field(default_factory=list)
+
+    def kill(self) -> None:
+        """An executor, or sometimes a whole tree, which is started again."""
+        tree = self.chance.choice(self.trees)
+        executors = tree.executors()
+        if self.chance.random() < 0.3:
+            self.deaths.append(time.monotonic())
+            tree.signal_group(signal.SIGKILL)
+            tree.process.wait()
+            self.lost.append((self.deaths[-1], time.monotonic() + LEASE + 1))
+            tree.start(*OPTIONS)
+        elif executors:
+            self.deaths.append(time.monotonic())
+            with suppress(ProcessLookupError):
+                os.kill(self.chance.choice(executors), signal.SIGKILL)
+            self.lost.append((self.deaths[-1], time.monotonic() + 1.0))
+
+    async def run(self, tasks: list[NewTask], kills: int, seconds: float = 300.0) -> list[Interval]:
+        """Enqueue, let them run while workers die, wait until all have ended; what the handlers did."""
+        settings = Settings(database_url=self.url)
+        async with await connect(self.url) as conn:
+            for at in range(0, len(tasks), 1_000):
+                await TaskStore(settings).enqueue_many(conn, tasks[at : at + 1_000])
+            await self._until_ended(conn, len(tasks), kills, seconds)
+        return intervals(self.trees[0].record, self.deaths)
+
+    async def _until_ended(self, conn: Conn, tasks: int, kills: int, seconds: float) -> None:
+        began = time.monotonic()
+        dealt = 0
+        while left := await _left(conn):
+            assert time.monotonic() - began < seconds, f"{left} of {tasks} left after {seconds:.0f} s"
+            if dealt < kills and left < tasks * (kills - dealt) / (kills + 1):
+                self.kill()
+                dealt += 1
+            await asyncio.sleep(0.05)
+
+
+OPTIONS: list[object] = ["--lease", LEASE, "--concurrency", 20, "--processes", PROCESSES, "--sleep", 0.2]
+
+
+async def _left(conn: Conn) -> int:
+    row = await (await conn.execute("select count(*) from holdfast.tasks where mark is null")).fetchone()
+    assert row is not None
+    left: int = row[0]
+    return left
+
+
+async def _set(url: str, limits: dict[str, Limit], scope: Scope = Scope.KIND) -> None:
+    async with await connect(url) as conn:
+        for name, limit in limits.items():
+            await Limits(Settings(database_url=url), by="pressure").set(conn, scope, name, limit)
+
+
+async def running(pressure: Pressure, tasks: int, kills: int) -> dict[str, object]:
+    """Limits of 1, 7 and 50, a third of the tasks each: never above, and used while work waits."""
+    limits = {"one": 1, "seven": 7, "fifty": 50}
+    await _set(pressure.url, {kind: Limit(running=limit) for kind, limit in limits.items()})
+    # As many as take about the same time behind each limit.
+    shares = {"one": 0.05, "seven": 0.2, "fifty": 0.75}
+    work = [
+        NewTask(kind, json.dumps({"seconds": pressure.chance.uniform(0.001, 0.02)}))
+        for kind, share in shares.items()
+        for _ in range(round(tasks * share))
+    ]
+    pressure.chance.shuffle(work)
+    found = await pressure.run(work, kills)
+    report: dict[str, object] = {}
+    for kind, limit in limits.items():
+        mine = [one for one in found if one.kind == kind]
+        report[kind] = {
+            "limit": limit,
+            "tasks": len({one.task for one in mine}),
+            "at once": most_at_once(mine),
+            "used": round(used(mine, limit, pressure.lost), 3),
+            "slots back after a kill, s": _back(mine, limit, pressure),
+        }
+    return report
+
+
+def _back(mine: list[Interval], limit: int, pressure: Pressure) -> float | None:
+    """The longest time from a whole tree's death until the limit was used in full again."""
+    waits = []
+    for death, until in pressure.lost:
+        if until - death < LEASE:
+            continue
+        full = [one.began for one in mine if one.began > death and most_overlap(mine, one.began) >= limit]
+        if full:
+            waits.append(full[0] - death)
+    return round(max(waits), 2) if waits else None
+
+
+def most_overlap(mine: list[Interval], at: float) -> int:
+    return sum(1 for one in mine if one.began <= at < one.ended)
+
+
+async def rates(pressure: Pressure, tasks: int, kills: int) -> dict[str, object]:
+    """A rate window with its burst: never exceeded by more, and used."""
+    await _set(pressure.url, {"rated": Limit(rate="200/s", burst=20)})
+    found = await pressure.run([NewTask("rated")] * tasks, kills)
+    seconds = found[-1].began - found[0].began
+    return {
+        "rate": "200/s, burst 20",
+        "most in a window": most_in_window(found, 1.0),
+        "starts per second": round(len(found) / seconds, 1),
+    }
+
+
+Scene: TypeAlias = Callable[[Pressure, int, int], Coroutine[None, None, dict[str, object]]]
+SCENES: dict[str, Scene] = {"running": running, "rates": rates}
+
+
+def play(scene: str, tasks: int, kills: int, seed: int) -> dict[str, object]:
+    """One scene on a cluster and workers of its own."""
+    with ExitStack() as stack:
+        server = stack.enter_context(postgres(15))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-pressure-")))
+        with psycopg.connect(f"{server}/postgres", autocommit=True) as admin:
+            admin.execute("create database pressure")
+        url = f"{server}/pressure"
+        asyncio.run(_migrate(url))
+        trees = [Tree(url, folder, f"tree-{n}", "tests.pressure.app:app") for n in range(TREES)]
+        for tree in trees:
+            stack.callback(tree.close)
+            tree.start(*OPTIONS)
+        asyncio.run(_ready(trees))
+        pressure = Pressure(url, trees, random.Random(seed))
+        report = asyncio.run(SCENES[scene](pressure, tasks, kills))
+        said = "".join(tree.said() for tree in trees)
+        assert "Traceback" not in said, said[said.find("Traceback") :][:3_000]
+        return report | {"kills": len(pressure.deaths)}
+
+
+async def _ready(trees: list[Tree]) -> None:
+    for tree in trees:
+        await tree.ready(PROCESSES)
+
+
+async def _migrate(url: str) -> None:
+    async with await connect(url) as conn:
+        await migrate_up(conn, "holdfast")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=SCENES, action="append")
+    parser.add_argument("--tasks", type=int, default=20_000)
+    parser.add_argument("--kills", type=int, default=6)
+    parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3)))
+    parser.add_argument("--write", metavar="FILE")
+    chosen = parser.parse_args()
+    report: dict[str, object] = {"seed": chosen.seed, "workers": TREES * PROCESSES}
+    for scene in chosen.only or SCENES:
+        report[scene] = play(scene, chosen.tasks, chosen.kills, chosen.seed)
+        sys.stdout.write(f"{scene}: {json.dumps(report[scene])}\n")
+        sys.stdout.flush()
+    if chosen.write:
+        Path(chosen.write).write_text(json.dumps(report, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

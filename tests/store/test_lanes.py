@@ -1,0 +1,86 @@
+"""Lanes: one at a time, in the order of enqueuing, whatever happens to the first."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+from holdfast.core.outcome import Complete, Fail, Release, Released, Retry
+from tests.store.test_limits import claim_all
+from tests.world import World
+
+
+@pytest.mark.catches("lane-by-time", "lane-passes-the-first")
+async def test_a_lane_runs_in_the_order_of_enqueuing_whatever_the_priority(world: World) -> None:
+    ids = [await world.enqueue(bucket="lane:7", priority=priority) for priority in (3, 0, 2)]
+    ran = []
+    for _ in ids:
+        (claim,) = await claim_all(world)
+        ran.append(claim.id)
+        await world.settle((claim, Complete()))
+    assert ran == ids
+
+
+@pytest.mark.catches("lane-by-time", "lane-passes-the-first")
+async def test_a_task_that_waits_for_its_retry_keeps_the_lane(world: World) -> None:
+    first = await world.enqueue(bucket="lane:7")
+    second = await world.enqueue(bucket="lane:7")
+    (claim,) = await claim_all(world)
+    await world.settle((claim, Retry("again", after=60)))
+    assert await claim_all(world) == []
+    await world.elapse(61)
+    (claim,) = await claim_all(world)
+    assert claim.id == first
+    await world.settle((claim, Complete()))
+    assert [claim.id for claim in await claim_all(world)] == [second]
+
+
+@pytest.mark.catches("blocked-lane-goes-on")
+@pytest.mark.parametrize(("lane", "goes_on"), [("lane:7", True), ("lane!:7", False)])
+async def test_a_failed_task_lets_pass_or_blocks(world: World, lane: str, goes_on: bool) -> None:  # noqa: FBT001
+    first = await world.enqueue(bucket=lane)
+    second = await world.enqueue(bucket=lane)
+    (claim,) = await claim_all(world)
+    await world.settle((claim, Fail("CARD_DECLINED", "no")))
+    assert [claim.id for claim in await claim_all(world)] == ([second] if goes_on else [])
+    if not goes_on:
+        await world.operator.redrive(world.conn, [first], "fixed")
+        (claim,) = await claim_all(world)
+        assert claim.id == first
+        await world.settle((claim, Complete()))
+        assert [claim.id for claim in await claim_all(world)] == [second]
+
+
+@pytest.mark.catches("cancelled-head-keeps-the-lane")
+@pytest.mark.parametrize("standing", ["waiting", "backing off", "paused", "scheduled"])
+async def test_a_head_that_is_taken_out_lets_the_next_one_run(world: World, standing: str) -> None:
+    later = datetime.now(UTC) + timedelta(hours=1)
+    first = await world.enqueue(bucket="lane:7", run_at=later if standing == "scheduled" else None)
+    second = await world.enqueue(bucket="lane:7")
+    if standing in ("backing off", "waiting"):
+        (claim,) = await claim_all(world)
+        after = 60 if standing == "backing off" else 0
+        await world.settle((claim, Retry("again", after=after)))
+        await world.elapse(0)
+    if standing in ("backing off", "scheduled"):
+        assert await claim_all(world) == []
+    if standing == "paused":
+        await world.operator.pause(world.conn, first, "hold")
+    else:
+        await world.operator.cancel(world.conn, first, "not wanted")
+    assert [claim.id for claim in await claim_all(world)] == [second]
+
+
+@pytest.mark.catches("slot-not-returned")
+async def test_a_lane_goes_on_when_its_worker_is_lost(world: World) -> None:
+    ids = [await world.enqueue(bucket="lane:order-7") for _ in range(3)]
+    worker = str(uuid4())
+    (first,) = await claim_all(world, worker=worker)
+    assert first.bucket == "lane:order-7"
+    assert await claim_all(world) == []
+    await world.lapse(worker)
+    await world.reclaim(world.conn)
+    (again,) = await claim_all(world)
+    assert again.id == ids[0]
+    await world.settle((again, Released(Release.DRAINED)))
+    assert [claim.id for claim in await claim_all(world)] == [ids[0]]

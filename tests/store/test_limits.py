@@ -1,0 +1,261 @@
+"""Limits: what runs at once and what starts in a window, by kind, queue and key; slots that come back."""
+
+from collections import Counter
+from collections.abc import Sequence
+from uuid import uuid4
+
+import pytest
+
+from holdfast.config import Settings
+from holdfast.core.errors import Misused
+from holdfast.core.limit import Limit, Scope
+from holdfast.core.outcome import Release, Released
+from holdfast.core.task import Claim, NewTask
+from holdfast.store.claimer import Claimer
+from holdfast.store.floor import Floor
+from holdfast.store.limits import CODE, Limits
+from holdfast.store.slots import Slots
+from holdfast.store.turns import Turns
+from tests.world import World
+
+
+@pytest.fixture
+def limits(world: World) -> Limits:
+    return Limits(Settings(database_url=world.url), world.events.append, by="ada")
+
+
+async def claim_all(world: World, limit: int = 100, **options: object) -> list[Claim]:
+    """Claim until nothing more comes: what is moved aside by one claim is taken by the next."""
+    found: list[Claim] = []
+    while claims := await world.claim(limit, **options) or await world.claim(limit, **options):  # type: ignore[arg-type]
+        found += claims
+    return found
+
+
+@pytest.mark.requirement("T4")
+@pytest.mark.catches("slots-not-counted", "door-left-open")
+async def test_a_kind_runs_no_more_than_its_limit_whoever_claims(world: World, limits: Limits) -> None:
+    await limits.set(world.conn, Scope.KIND, "mail.send", Limit(running=3))
+    for _ in range(8):
+        await world.enqueue()
+    other = [await world.enqueue("free") for _ in range(4)]
+    found = await claim_all(world)
+    found += await claim_all(world, worker=str(uuid4()))
+    kinds = Counter(claim.kind for claim in found)
+    assert kinds == {"mail.send": 3, "free": len(other)}
+    await world.settle(*((claim, Released(Release.DRAINED)) for claim in found if claim.kind == "mail.send"))
+    assert len(await claim_all(world)) == 3
+
+
+@pytest.mark.requirement("T4")
+@pytest.mark.catches("door-left-open")
+async def test_a_queue_and_a_kind_and_a_key_count_together(world: World, limits: Limits) -> None:
+    await limits.set(world.conn, Scope.QUEUE, "default", Limit(running=5))
+    await limits.set(world.conn, Scope.KIND, "render", Limit(running=4))
+    await limits.set(world.conn, Scope.KEY, "render/episode=*", Limit(running=2))
+    await limits.set(world.conn, Scope.KEY, "render/episode=9", Limit(running=1))
+    for episode in (7, 8, 9):
+        for _ in range(4):
+            await world.enqueue("render", bucket=f"render/episode={episode}")
+    for _ in range(4):
+        await world.enqueue("mail.send")
+    found = await claim_all(world)
+    assert Counter(claim.kind for claim in found)["render"] <= 4
+    assert len(found) == 5
+    buckets = Counter(claim.bucket for claim in found if claim.kind == "render")
+    assert buckets["render/episode=9"] <= 1
+    assert all(held <= 2 for held in buckets.values())
+    assert len(await world.rows_of("slots", "bucket")) >= 3
+
+
+@pytest.mark.catches("slot-not-returned")
+async def test_slots_of_a_lost_worker_come_back_with_its_lease(world: World, limits: Limits) -> None:
+    await limits.set(world.conn, Scope.KIND, "mail.send", Limit(running=2))
+    for _ in range(4):
+        await world.enqueue()
+    worker = str(uuid4())
+    assert len(await claim_all(world, worker=worker)) == 2
+    assert await claim_all(world) == []
+    await world.lapse(worker)
+    await world.reclaim(world.conn)
+    assert await world.rows("slots") == 0
+    assert len(await claim_all(world)) == 2
+
+
+@pytest.mark.catches("slots-kept-by-the-departed")
+async def test_slots_of_a_worker_that_left_come_back_at_once(world: World, limits: Limits) -> None:
+    await limits.set(world.conn, Scope.KIND, "mail.send", Limit(running=1))
+    for _ in range(2):
+        await world.enqueue()
+    worker = str(uuid4())
+    (held,) = await claim_all(world, worker=worker)
+    await world.store.settle(world.conn, [world.verdict(held, Released(Release.DRAINED))])
+    assert await claim_all(world) == []
+    assert await world.store.retire(world.conn, worker)
+    assert len(await claim_all(world)) == 1
+
+
+@pytest.mark.requirement("T4")
+@pytest.mark.catches("limit-change-unheard")
+async def test_a_limit_is_raised_lowered_and_cleared_with_tasks_behind_it(
+    world: World, limits: Limits
+) -> None:
+    key = "render/episode=7"
+    await limits.set(world.conn, Scope.KEY, key, Limit(running=1))
+    for _ in range(9):
+        await world.enqueue("render", bucket=key)
+    held = await claim_all(world)
+    assert len(held) == 1
+    await limits.set(world.conn, Scope.KEY, key, Limit(running=4))
+    held += await claim_all(world)
+    assert len(held) == 4
+    await limits.set(world.conn, Scope.KEY, key, Limit(running=2))
+    await world.settle((held.pop(), Released(Release.DRAINED)))
+    assert await claim_all(world) == [], "three run and two may"
+    assert await limits.clear(world.conn, Scope.KEY, key)
+    assert len(await claim_all(world)) == 6
+    assert not await limits.clear(world.conn, Scope.KEY, key)
+
+
+@pytest.mark.requirement("T4")
+@pytest.mark.catches("burst-unbounded", "rate-not-spent")
+async def test_no_more_start_than_the_rate_and_its_burst(world: World, limits: Limits) -> None:
+    await limits.set(world.conn, Scope.KIND, "mail.send", Limit(rate="60/m", burst=5))
+    for _ in range(20):
+        await world.enqueue()
+    assert len(await claim_all(world)) == 5
+    await world.conn.execute("update holdfast.rates set spent_until = spent_until - interval '2 s'")
+    assert len(await claim_all(world)) == 2
+    await world.conn.execute("update holdfast.rates set spent_until = spent_until - interval '1 hour'")
+    assert len(await claim_all(world)) == 5, "what was not used is not saved up"
+
+
+@pytest.mark.catches("rate-of-a-key-forgotten")
+async def test_a_key_waits_for_its_rate_and_is_not_looked_at_before(world: World, limits: Limits) -> None:
+    await limits.set(world.conn, Scope.KEY, "render/episode=*", Limit(rate="60/m", burst=2))
+    for _ in range(5):
+        await world.enqueue("render", bucket="render/episode=7")
+    assert len(await claim_all(world)) == 2
+    ahead = "turn - (extract(epoch from now()) * 1000000)::bigint between 1 and 1000000"
+    assert await world.rows_of("turns", ahead) == [(True,)]
+    await world.conn.execute("update holdfast.turns set turn = turn - 1000000")
+    await world.conn.execute("update holdfast.rates set spent_until = spent_until - interval '1 s'")
+    assert len(await claim_all(world)) == 1
+
+
+@pytest.mark.requirement("T4")
+@pytest.mark.catches("default-overrides")
+async def test_kinds_without_a_limit_of_their_own_have_the_default(world: World, limits: Limits) -> None:
+    await world.store.register(world.conn, str(uuid4()), "w", 60, kinds=["a", "b"])
+    await limits.set(world.conn, Scope.KIND, "b", Limit(running=3))
+    await limits.set(world.conn, Scope.KIND, "*", Limit(running=1))
+    for kind in "ab":
+        for _ in range(4):
+            await world.enqueue(kind)
+    assert Counter(claim.kind for claim in await claim_all(world)) == {"a": 1, "b": 3}
+    assert await limits.clear(world.conn, Scope.KIND, "*")
+    assert [one.name for one in await limits.show(world.conn)] == ["kind:b"]
+
+
+@pytest.mark.catches("code-overrules-people")
+async def test_what_code_declares_does_not_undo_what_a_person_set(world: World, limits: Limits) -> None:
+    code = Limits(Settings(database_url=world.url), by=CODE)
+    declared = [(Scope.KIND, "a", Limit(running=5)), (Scope.KIND, "b", Limit(running=5))]
+    await code.declare(world.conn, declared)
+    await limits.set(world.conn, Scope.KIND, "a", Limit(running=1))
+    await code.declare(world.conn, [(scope, name, Limit(running=7)) for scope, name, _ in declared])
+    shown = {one.name: (one.running_max, one.set_by) for one in await limits.show(world.conn)}
+    assert shown == {"kind:a": (1, "ada"), "kind:b": (7, "code")}
+
+
+@pytest.mark.catches("prefetch-beyond-slots")
+async def test_a_slot_passes_to_the_next_task_without_a_question(world: World, limits: Limits) -> None:
+    await limits.set(world.conn, Scope.KIND, "mail.send", Limit(running=1))
+    for _ in range(6):
+        await world.enqueue()
+    await world.register(world.worker)
+    slots = Slots()
+    claimer = Claimer(world.store, ["default"], world.worker, kinds=["mail.send"], slots=slots)
+    ran: list[str] = []
+    for _ in range(20):
+        for claimed in await claimer.claim(world.conn, 10):
+            slots.add(claimed)
+        while (claim := slots.next()) is not None:
+            assert slots.next() is None, "one slot, one task"
+            ran.append(claim.id)
+            await world.store.settle(world.conn, [world.verdict(claim, Released(Release.DRAINED))])
+            slots.ended(claim, 0.001)
+        await world.check()
+    assert len(set(ran)) == 6
+    assert len(ran) > 20, "several ran between two claims"
+
+
+async def test_a_second_worker_gets_the_slots_that_the_first_gave_back(world: World, limits: Limits) -> None:
+    await limits.set(world.conn, Scope.KIND, "mail.send", Limit(running=1))
+    await world.enqueue()
+    slots = Slots()
+    await world.register(world.worker)
+    turns = Turns(["default"], ["mail.send"])
+    claimer = Claimer(world.store, ["default"], world.worker, kinds=["mail.send"], slots=slots)
+    claims = await claimer.claim(world.conn, 5) or await claimer.claim(world.conn, 5)
+    (claim,) = claims
+    slots.add(claim)
+    assert slots.next() == claim
+    await world.store.settle(world.conn, [world.verdict(claim, Released(Release.DRAINED))])
+    slots.ended(claim, 0.01)
+    await world.store.claim_waiting(world.conn, turns, world.worker, 0, slots=slots)
+    assert slots.held() == {}
+    assert len(await claim_all(world, worker=str(uuid4()))) == 1
+
+
+@pytest.mark.catches("old-connection-frees-again")
+async def test_what_an_older_connection_frees_is_not_freed_twice(world: World, limits: Limits) -> None:
+    await limits.set(world.conn, Scope.KIND, "mail.send", Limit(running=2))
+    for _ in range(2):
+        await world.enqueue()
+    assert len(await claim_all(world)) == 2
+    await world.store.set_slots(world.conn, world.worker, 1, {"kind:mail.send": 1})
+    await world.store.free_slots(world.conn, world.worker, 0, {"kind:mail.send": 1})
+    assert await world.rows_of("slots", "slots") == [(1,)]
+
+
+@pytest.mark.catches("turn-never-offered-again")
+async def test_a_bucket_without_its_turn_is_found_again(world: World) -> None:
+    await world.enqueue("render", bucket="render/episode=7")
+    await world.register(world.worker)
+    await world.store.claim(world.conn, Floor(["default"]), world.worker, 10)
+    await world.conn.execute("delete from holdfast.turns")
+    assert await world.claim() == []
+    stirred, after = await world.store.stir(world.conn)
+    assert (stirred, after) == (1, None)
+    assert len(await world.claim()) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"running": -1}, "a limit of -1 running tasks cannot be"),
+        ({"rate": "fast"}, "the rate 'fast' cannot be read: write 100/s"),
+        ({"rate": "0/s"}, "lets nothing start: pause the kind instead"),
+        ({"burst": 3}, "a burst of 3 needs a rate"),
+        ({"weight": 0}, "a weight of 0 cannot be"),
+    ],
+)
+def test_a_limit_that_makes_no_sense_is_refused(values: dict[str, object], said: str) -> None:
+    with pytest.raises(Misused, match=said):
+        Limit(**values)  # type: ignore[arg-type]
+
+
+def _kinds(claims: Sequence[Claim]) -> list[str]:
+    return [claim.kind for claim in claims]
+
+
+async def test_a_million_behind_a_limit_make_setting_it_no_slower(world: World, limits: Limits) -> None:
+    """One row is written, whatever stands behind it; `make limits` shows it with a million."""
+    await limits.set(world.conn, Scope.KIND, "mail.send", Limit(running=0))
+    await world.store.enqueue_many(world.conn, [NewTask("mail.send")] * 1_000)
+    assert await claim_all(world, 2_000) == []
+    free = await world.enqueue("free")
+    assert [claim.id for claim in await claim_all(world)] == [free]
+    await limits.set(world.conn, Scope.KIND, "mail.send", Limit(running=2))
+    assert _kinds(await claim_all(world)) == ["mail.send"] * 2
