@@ -93,4 +93,11 @@ FLOW = {
         SQL, "filter (where b.kind is not null and b.paused_at is not null)", "filter (where false)"
     ),
     "empty-buckets-take-every-place": Fault(SQL, "where l.kind <> all (paused_kinds)\n", "where true\n"),
+    "key-of-the-payload-ignored": Fault(
+        "api/kinds.py", "    return bucket_of_key(handler.kind, field, value)\n", "    return None\n"
+    ),
+    "holders-not-named": Fault(
+        "store/browse.py", "    held = holders or {}\n", "    held: dict[str, int] = {}\n"
+    ),
+    "lane-head-not-named": Fault("store/browse.py", "        if lane is not None:\n", "        if False:\n"),
 }

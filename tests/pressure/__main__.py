@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -64,10 +65,16 @@ class Pressure:
         async with await connect(self.url) as conn:
             for at in range(0, len(tasks), 1_000):
                 await TaskStore(settings).enqueue_many(conn, tasks[at : at + 1_000])
-            await self._until_ended(conn, len(tasks), kills, seconds)
+            await self.until_ended(conn, len(tasks), kills, seconds)
         return intervals(self.trees[0].record, self.deaths)
 
-    async def _until_ended(self, conn: Conn, tasks: int, kills: int, seconds: float) -> None:
+    async def until(self, conn: Conn, left: int) -> None:
+        """Wait until so many are left."""
+        while await _left(conn) > left:  # noqa: ASYNC110 (other processes do it)
+            await asyncio.sleep(0.02)
+
+    async def until_ended(self, conn: Conn, tasks: int, kills: int, seconds: float) -> None:
+        """Wait for everything, and deal out deaths meanwhile."""
         began = time.monotonic()
         dealt = 0
         while left := await _left(conn):
@@ -148,8 +155,88 @@ async def rates(pressure: Pressure, tasks: int, kills: int) -> dict[str, object]
     }
 
 
+async def fairness(pressure: Pressure, tasks: int, kills: int) -> dict[str, object]:
+    """Five tenants with weights 1 to 4 and one with 1, and a newcomer in the middle of it all."""
+    weights = {"a": 1.0, "b": 1.0, "c": 2.0, "d": 3.0, "e": 4.0}
+    keys = {f"fair/tenant={tenant}": Limit(weight=weight) for tenant, weight in weights.items()}
+    await _set(pressure.url, keys, Scope.KEY)
+    await _set(pressure.url, {"fair": Limit(running=40)})
+    # As many of each as keep all of them waiting until the first ones run out.
+    work = [
+        NewTask("fair", json.dumps({"tenant": tenant, "seconds": 0.002}), bucket=f"fair/tenant={tenant}")
+        for tenant in weights
+        for _ in range(tasks // 2)
+    ]
+    pressure.chance.shuffle(work)
+    settings = Settings(database_url=pressure.url)
+    async with await connect(pressure.url) as conn:
+        store = TaskStore(settings)
+        for at in range(0, len(work), 1_000):
+            await store.enqueue_many(conn, work[at : at + 1_000])
+        await pressure.until(conn, len(work) - tasks // 2)
+        new = await store.enqueue(conn, NewTask("fair", '{"tenant": "new"}', bucket="fair/tenant=new"))
+        came = time.monotonic()
+        dealt = 0
+        while (left := await _left(conn)) > len(work) - tasks:
+            if dealt < kills and left < len(work) - tasks / 2 - tasks / 2 * dealt / (kills + 1):
+                pressure.kill()
+                dealt += 1
+            await asyncio.sleep(0.02)
+        over = time.monotonic()
+        row = await (
+            await conn.execute(
+                "select json_object_agg(id, payload ->> 'tenant') from (select id, payload"
+                " from holdfast.task_history union all select id, payload from holdfast.tasks) x"
+            )
+        ).fetchone()
+    assert row is not None
+    tenants: dict[str, str] = row[0]
+    found = [one for one in intervals(pressure.trees[0].record, pressure.deaths) if one.began < over]
+    first = next(one.began for one in found if one.task == new.id)
+    shares = Counter(tenants[one.task] for one in found if tenants[one.task] != "new")
+    total, weight = sum(shares.values()), sum(weights.values())
+    return {
+        "tasks": total,
+        "share over weight": {
+            tenant: round(shares[tenant] / total / (weights[tenant] / weight), 3) for tenant in weights
+        },
+        "starts before the newcomer": sum(1 for one in found if came < one.began < first),
+        "newcomer waited, s": round(first - came, 3),
+    }
+
+
+async def lanes(pressure: Pressure, tasks: int, kills: int) -> dict[str, object]:
+    """A tenth as many lanes as tasks: each in the order of its enqueuing, whatever is killed or retried."""
+    count = max(1, tasks // 10)
+    order: dict[str, list[str]] = defaultdict(list)
+    work = [NewTask("laned", bucket=f"lane:{n % count}") for n in range(tasks)]
+    settings = Settings(database_url=pressure.url)
+    async with await connect(pressure.url) as conn:
+        for at in range(0, tasks, 1_000):
+            made = await TaskStore(settings).enqueue_many(conn, work[at : at + 1_000])
+            for new, one in zip(work[at : at + 1_000], made, strict=True):
+                order[str(new.bucket)].append(one.id)
+        await pressure.until_ended(conn, tasks, kills, 300.0)
+    lane_of = {task: lane for lane, ids in order.items() for task in ids}
+    place = {task: n for ids in order.values() for n, task in enumerate(ids)}
+    reached: dict[str, int] = defaultdict(int)
+    broken = 0
+    runs = 0
+    for line in pressure.trees[0].record.read_text().splitlines():
+        what, _, task, *_ = line.split(" ")
+        runs += what == "start"
+        # Whatever starts is the first that has not ended, and nothing ends twice or early.
+        broken += place[task] != reached[lane_of[task]] and not (
+            what == "start" and place[task] < reached[lane_of[task]]
+        )
+        if what == "end" and place[task] == reached[lane_of[task]]:
+            reached[lane_of[task]] += 1
+    return {"lanes": count, "tasks": tasks, "runs": runs, "out of order": broken,
+            "not reached": sum(1 for lane, ids in order.items() if reached[lane] != len(ids))}  # fmt: skip
+
+
 Scene: TypeAlias = Callable[[Pressure, int, int], Coroutine[None, None, dict[str, object]]]
-SCENES: dict[str, Scene] = {"running": running, "rates": rates}
+SCENES: dict[str, Scene] = {"running": running, "rates": rates, "fairness": fairness, "lanes": lanes}
 
 
 def play(scene: str, tasks: int, kills: int, seed: int) -> dict[str, object]:

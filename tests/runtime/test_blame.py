@@ -47,5 +47,5 @@ async def test_a_handler_that_leaves_the_process_fails_like_any_other(
     assert len(tree.lines("executor.started")) == 1
     shown = await world.show(task)
     assert shown.error is not None
-    assert "SystemExit" in shown.error.message
+    assert shown.error.message == "SystemExit: 3"
     assert await world.state(task) is State.FAILED
