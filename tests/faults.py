@@ -199,6 +199,7 @@ FAULTS = FLOW | {
         'self._settle(claim, __import__("holdfast").Fail("TASK_PAYLOAD_UNSUPPORTED", "no handler"))',
     ),
     "process-outlives-its-time": Fault(RUNS, "            run.solo.kill()\n", "            pass\n"),
+    "invalid-ones-pile-up": Fault(EXECUTOR, "        if self._filling:\n", "        if False:\n"),
     "nobody-runs-alone": Fault(RUNS, "        if claim.alone:\n", "        if False:\n"),
     "flight-not-recorded": Fault(
         RUNS, "        self._flight.start(slot, claim.id, claim.fence, run.deadline_at)\n", ""

@@ -64,11 +64,23 @@ FLOW = {
     "turn-never-offered-again": Fault(
         SQL, "holdfast.offer(array(select m.bucket from missing m))", "holdfast.offer('{}')"
     ),
+    "turn-not-held": Fault(
+        SQL,
+        "    group by w.bucket\n    order by w.bucket\n    -- A turn that is there is held until this commits: whoever served it before could not see these tasks.\n    on conflict (bucket) do update set turn = excluded.turn where false\n",
+        "    group by w.bucket\n    order by w.bucket\n    on conflict (bucket) do nothing\n",
+    ),
+    "offer-not-held": Fault(
+        SQL,
+        "    -- One that is there is held until the caller commits, and so is looked at after that.\n    on conflict (bucket) do update set turn = excluded.turn where false\n",
+        "    on conflict (bucket) do nothing\n",
+    ),
     "turn-without-floor": Fault(
         "store/turns.py", "max(0, turn - SLACK_MICROSECONDS)", "min(0, turn - SLACK_MICROSECONDS)"
     ),
     "turns-without-end": Fault(
-        SQL, "case when t.bucket = any (of_buckets) then clock + t.nth else t.turn end as turn", "t.turn"
+        SQL,
+        "then clock + t.nth else greatest(t.turn, clock - 400000) end as turn",
+        "then t.turn else t.turn end as turn",
     ),
     "weights-ignored": Fault(SQL, "coalesce(b.weight, r.weight, 1) as weight", "1::real as weight"),
     "lane-by-time": Fault(

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from typing import Any
 
 from holdfast import Backoff, Holdfast, Limit, Retry, Task
 from tests.apps import effect
@@ -10,7 +11,7 @@ SOON = Backoff(base_seconds=0.02, cap_seconds=0.1)
 app = Holdfast()
 
 
-async def _work(task: Task[dict[str, float]]) -> None:
+async def _work(task: Task[dict[str, Any]]) -> None:
     effect("start", task)
     await asyncio.sleep(task.payload.get("seconds", 0.0))
     effect("end", task)

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.core.failure import FailureClass
 from holdfast.core.state import State
+from holdfast.core.task import NewTask
 from tests.tree import Tree, until
 from tests.world import World
 
@@ -37,6 +38,16 @@ async def test_one_segfaulting_task_among_200_is_poisoned_and_the_others_complet
 
 
 @pytest.mark.requirement("T6")
+@pytest.mark.catches("invalid-ones-pile-up")
+async def test_hundreds_of_payloads_that_cannot_be_read_fail_one_by_one(
+    world: World, trees: Callable[..., Tree]
+) -> None:
+    await world.store.enqueue_many(world.conn, [NewTask("sleep", '{"seconds": "x"}')] * 1_000)
+    tree = trees().start()
+    await until(lambda: len(tree.lines("task.failed")) == 1_000, what="their failures")
+    assert len(tree.lines("executor.started")) == 1
+
+
 @pytest.mark.catches("exit-takes-its-process-along")
 async def test_a_handler_that_leaves_the_process_fails_like_any_other(
     world: World, trees: Callable[..., Tree]

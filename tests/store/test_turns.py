@@ -83,3 +83,31 @@ def test_a_look_begins_where_the_last_one_met_something_and_now_and_then_at_the_
     turns.learn([])
     now = 1.5
     assert turns.ranges()["floors"] == [0, 0], "whatever came in below is found"
+
+
+@pytest.mark.catches("turn-not-held")
+async def test_a_task_moved_aside_while_its_bucket_is_served_is_not_forgotten(world: World) -> None:
+    await keep(world, {"a": 1})
+    second = await world.enqueue("fair", bucket="fair/tenant=a")
+    other = await world.open()
+    async with other.transaction():
+        await world.store.claim(other, Floor(["default"]), world.worker, 10)
+        # Whoever serves the bucket now cannot see the task that is on its way to it.
+        early = [claim.id for claim in await world.claim()]
+    await world.check()
+    assert second in {*early, *(claim.id for claim in await world.claim())}
+
+
+@pytest.mark.catches("offer-not-held")
+async def test_a_slot_freed_while_its_bucket_is_served_is_not_forgotten(world: World) -> None:
+    limits = Limits(Settings(database_url=world.url), by="ada")
+    await limits.set(world.conn, Scope.KEY, "fair/tenant=a", Limit(running=2))
+    await keep(world, {"a": 5})
+    held = await world.claim()
+    await world.store.free_slots(world.conn, world.worker, 0, {"fair/tenant=a": 1})
+    other = await world.open()
+    async with other.transaction():
+        await world.store.free_slots(other, world.worker, 0, {"fair/tenant=a": 1})
+        await world.claim(worker=str(uuid4()))
+    assert len(held) == 2
+    await world.check()

@@ -33,8 +33,8 @@ class Limit:
             raise Misused(f"the rate {self.rate!r} lets nothing start: pause the kind instead")
         if self.burst is not None and (self.rate is None or self.burst < 1):
             raise Misused(f"a burst of {self.burst} needs a rate, and is 1 or more")
-        if not 0 < self.weight <= WEIGHT_MAX:
-            raise Misused(f"a weight of {self.weight:g} cannot be: it is more than 0, at most {WEIGHT_MAX}")
+        if not 1 <= self.weight <= WEIGHT_MAX:
+            raise Misused(f"a weight of {self.weight:g} cannot be: it is 1 to {WEIGHT_MAX}")
 
     @property
     def rate_count(self) -> int | None:

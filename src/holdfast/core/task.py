@@ -96,6 +96,8 @@ class Claim(NamedTuple):
     worker: str
     # The limits that it counts against while it runs, by the names of their buckets.
     limits: Sequence[str] = ()
+    # Counted in a rate window: if it has not started by then (monotonic seconds), it goes back.
+    start_by: float | None = None
 
     @property
     def expired(self) -> bool:

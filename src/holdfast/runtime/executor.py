@@ -81,6 +81,7 @@ class Executor:
         self._claimed = 0
         self._wear = Wear(plan)
         self._asking = False
+        self._filling = False
         self._closing = False
         self._leave: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -176,9 +177,10 @@ class Executor:
             if claims is None:
                 continue
             self._take(claims)
-            if not claims:
-                if self._nothing_left():
-                    return
+            if not claims and self._nothing_left():
+                return
+            if len(claims) < want // 2 and all(claim.limits for claim in claims):
+                # All that there is, or all that limits allow: the next end of a task changes that.
                 await self._pace.idle()
 
     def _free(self) -> int:
@@ -225,10 +227,15 @@ class Executor:
 
     def _fill(self) -> None:
         """Start what is in hand while there are slots."""
+        if self._filling:
+            # A task that ended as it started: whoever is filling goes on.
+            return
+        self._filling = True
         while self._runs.free and (claim := self._slots.next()) is not None:
             self._start(claim)
         while self._buffer and self._runs.free:
             self._start(self._buffer.popleft())
+        self._filling = False
         self._settling.busy = bool(self._buffer) or len(self._runs) > 0
         if self._pace.want(self._runs.free, len(self._buffer)) > 0:
             self._room.set()
@@ -236,12 +243,15 @@ class Executor:
     def _start(self, claim: Claim) -> None:
         self._buffered_at = time.monotonic()
         handler = self._handlers.get(claim.kind)
-        if handler is not None and not claim.expired:
+        late = claim.start_by is not None and time.monotonic() > claim.start_by
+        if handler is not None and not claim.expired and not late:
             self._runs.start(claim, handler)
             return
         if claim.limits:
             self._slots.ended(claim, 0.0)
-        if handler is None:
+        if late:
+            self._settle(claim, Released(Release.NOT_STARTED))
+        elif handler is None:
             self._strangers.met(claim.kind)
             self._settle(claim, Released(Release.NO_HANDLER))
         else:
@@ -263,7 +273,7 @@ class Executor:
             self._settle(run.claim, outcome, uncertain=uncertain)
         if not self._closing:
             self._fill()
-        if run.claim.limits:
+        if run.claim.limits and self._slots.restless(run.claim):
             # More for the slots that are held, or nobody waits for them: either is the next claim's business.
             self._pace.wake()
             self._room.set()

@@ -12,6 +12,7 @@ from holdfast.store.turns import Turns
 
 # Behind buckets is looked at when something was moved there, and otherwise at this pace.
 WAITING_SECONDS = 0.1
+READY_SECONDS = 0.02
 # An idle claimer looks from the beginning as long as that costs next to nothing.
 WHOLE_SECONDS_MAX = 0.005
 WHOLE_AGAIN_SECONDS = 30.0
@@ -44,6 +45,7 @@ class Claimer:
         self._timeout = timeout
         self._sweep = Sweep(self.floor)
         self._waiting_due_at = 0.0
+        self._ready_due_at = 0.0
         self._idle = False
         self._whole_from = 0.0
 
@@ -58,15 +60,17 @@ class Claimer:
 
     async def _look(self, conn: Conn, limit: int, free: int | None) -> list[Claim]:
         claims: list[Claim] = []
+        errand = self.slots.busy()
         whole = self._idle and self._clock() >= self._whole_from
         # The overlooked and those behind buckets come first, but never take all: whatever is urgent in
         # ready must not wait until a backlog elsewhere is empty.
         if not whole and self._sweep.due(self._clock()):
             claims += await self._swept(conn, max(1, limit // 2))
         room = (limit if free is None else min(free, limit)) - len(claims)
-        if room > 0 and (self._clock() >= self._waiting_due_at or self.slots.wanted()):
+        if room > 0 and (errand or self._clock() >= self._waiting_due_at):
             claims += await self._waiting(conn, min(room, max(1, (limit - len(claims)) // 2)))
-        if len(claims) < limit:
+        # Where only slots want something, ready need not be asked again and again.
+        if len(claims) < limit and not (errand and self._clock() < self._ready_due_at):
             rest = self._everything if whole else self._ready
             claims += await rest(conn, limit - len(claims))
         return claims
@@ -80,6 +84,8 @@ class Claimer:
         """Where a claim met nothing but tasks behind buckets, move many more of them aside at once."""
         if claimed.parked:
             self._waiting_due_at = 0.0
+        if not claimed.parked and not claimed.claims:
+            self._ready_due_at = self._clock() + READY_SECONDS
         if claimed.parked >= limit:
             await self._store.shunt(conn, ranges)
 

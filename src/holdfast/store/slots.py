@@ -5,21 +5,26 @@ the next one is claimed ahead and starts the moment the last one ends, with no q
 between. A worker that finds nothing more there gives its slots back with its next claim.
 """
 
+import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from holdfast.core.task import Claim
 
-# As for tasks without a limit: no more is claimed ahead than what takes so long.
-AHEAD_SECONDS = 0.05
-AHEAD_MAX = 50
+# No more is claimed ahead than what takes so long; a question to a busy database takes a good part of it.
+AHEAD_SECONDS = 0.1
+AHEAD_MAX = 100
+BEGINNING = (0, 0)
+WHOLE_SECONDS = 1.0
+SATED_SECONDS = 0.1
+WHOLE_COST = 50.0
 _WEIGHT = 0.1
 
 
 class Slots:
     """What one worker holds of limits."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._held: Counter[str] = Counter()
         self._used: Counter[str] = Counter()
         self._ahead: dict[str, deque[Claim]] = {}
@@ -27,6 +32,12 @@ class Slots:
         self._limits: dict[str, Sequence[str]] = {}
         self._more: set[str] = set()
         self._mean: dict[str, float] = {}
+        self._floors: dict[str, tuple[int, int]] = {}
+        self._sated_until: dict[str, float] = {}
+        self._clock = clock
+        self._whole_at = 0.0
+        self._began = 0.0
+        self._whole = False
 
     def __len__(self) -> int:
         """How many claims have not started."""
@@ -40,11 +51,45 @@ class Slots:
         """The slots that this worker thinks it has."""
         return dict(self._held)
 
-    def leased(self, held: Mapping[str, int], more: Sequence[str], asked: Sequence[str]) -> None:
-        """What a claim answered: how many slots are held now, and where more tasks wait."""
-        self._held.update({name: slots - self._held[name] for name, slots in held.items()})
+    def leased(
+        self,
+        held: Mapping[str, tuple[int, int | None]],
+        workers: int,
+        more: Sequence[str],
+        asked: Sequence[str],
+        claims: Sequence[Claim],
+    ) -> None:
+        """What a claim answered: how many slots are held now, where more tasks wait, and what it took."""
+        now = self._clock()
+        for name, (slots, capacity) in held.items():
+            self._held[name] = slots
+            if capacity is not None and slots * workers >= capacity:
+                self._sated_until[name.removeprefix("kind:")] = now + SATED_SECONDS
         self._more.difference_update(asked)
         self._more.update(more)
+        for claim in claims:
+            if claim.bucket in self._more:
+                at = claim.priority, round(claim.run_at.timestamp() * 1_000_000)
+                self._floors[claim.bucket] = max(self._floors.get(claim.bucket, BEGINNING), at)
+        if self._whole:
+            self._whole_at = now + max(WHOLE_SECONDS, (now - self._began) * WHOLE_COST)
+
+    def sated(self) -> frozenset[str]:
+        """Kinds of which this worker has its share, so that others come first for a moment."""
+        now = self._clock()
+        self._sated_until = {kind: at for kind, at in self._sated_until.items() if at > now}
+        return frozenset(self._sated_until)
+
+    def floors(self) -> dict[str, tuple[int, int]]:
+        """Where to begin in buckets with many tasks: what lies before was taken, and leaves dead rows.
+
+        Now and then it is the beginning, for what was overlooked or came in late.
+        """
+        self._began = self._clock()
+        self._whole = self._began >= self._whole_at
+        return {
+            place: BEGINNING if self._whole else self._floors.get(place, BEGINNING) for place in self._more
+        }
 
     def add(self, claim: Claim) -> None:
         """A claim that needs slots: it starts when they are free."""
@@ -80,22 +125,39 @@ class Slots:
 
     def wanted(self) -> dict[str, int]:
         """How many tasks to claim ahead, by bucket: behind slots that are held here, where more wait."""
-        wanted: dict[str, int] = {}
-        for place in self._more:
-            limits = self._limits.get(place, ())
-            mine = min((self._held[name] for name in limits), default=0)
-            if not mine:
-                continue
-            ahead = min(
-                AHEAD_MAX, max(mine, round(mine * AHEAD_SECONDS / max(self._mean.get(place, 1.0), 1e-4)))
-            )
-            short = ahead + self._free(limits) - len(self._ahead.get(place, ()))
-            if short > ahead // 2:
-                wanted[place] = short
-        return wanted
+        return {place: short for place in self._more if (short := self._short(place)) > 0}
+
+    def _short(self, place: str) -> int:
+        """How many are missing, once it is worth a question."""
+        limits = self._limits.get(place, ())
+        mine = min((self._held[name] for name in limits), default=0)
+        if not mine:
+            return 0
+        groups = AHEAD_SECONDS / max(self._mean.get(place, 1.0), 1e-4)
+        ahead = min(AHEAD_MAX, max(mine, round(mine * groups)))
+        short = ahead + self._free(limits) - len(self._ahead.get(place, ()))
+        return short if short > ahead // 4 else 0
+
+    def busy(self) -> bool:
+        """Whether a claim has something to ask for or to give back."""
+        return bool(self.wanted()) or bool(self._surplus())
+
+    def restless(self, ended: Claim) -> bool:
+        """Whether a claim would change something now: there is more to ask for, or to give back."""
+        place = ended.bucket or ""
+        return self._short(place) > 0 if place in self._more else place not in self._ahead
 
     def take_surplus(self) -> dict[str, int]:
         """Slots that nothing here needs any more; they are not held from now on."""
+        surplus = self._surplus()
+        self._held.subtract(surplus)
+        for name in surplus:
+            if not self._held[name]:
+                del self._held[name]
+        self._forget()
+        return surplus
+
+    def _surplus(self) -> dict[str, int]:
         needed = Counter(self._used)
         for place, limits in self._limits.items():
             if place in self._more:
@@ -103,13 +165,7 @@ class Slots:
                 needed.update({name: self._held[name] for name in limits})
             else:
                 needed.update({name: len(self._ahead.get(place, ())) for name in limits})
-        surplus = {name: slots - needed[name] for name, slots in self._held.items() if slots > needed[name]}
-        self._held.subtract(surplus)
-        for name in surplus:
-            if not self._held[name]:
-                del self._held[name]
-        self._forget()
-        return surplus
+        return {name: slots - needed[name] for name, slots in self._held.items() if slots > needed[name]}
 
     def let_go(self) -> list[Claim]:
         """What has not started, out of here; no more of it is asked for."""
@@ -128,4 +184,5 @@ class Slots:
             if place not in self._ahead:
                 del self._limits[place]
                 self._mean.pop(place, None)
+                self._floors.pop(place, None)
                 self._more.discard(place)

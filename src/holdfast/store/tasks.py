@@ -5,6 +5,7 @@ an operator does to tasks that nobody holds is in `operate.py`.
 """
 
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
@@ -36,6 +37,8 @@ TIMEOUT_SECONDS = 600.0
 SHUNT_LIMIT = 1_000
 RECLAIM_LIMIT = 50
 STIR_LIMIT = 2_000
+# As the generated column buckets.rate_ahead counts on.
+START_SECONDS = 0.05
 HINT_CHANNEL = "ready"
 
 
@@ -104,7 +107,7 @@ class TaskStore:
         cursor = await conn.execute(self._sql["claim"], values)
         head, *rows = await cursor.fetchall()
         seen = Snapshot(xmin=head[1], number=head[19], at=head[8].astimezone(UTC))
-        claims = [Claim._make((*row, seen.at, worker, ())) for row in rows]
+        claims = [Claim._make((*row, seen.at, worker, (), None)) for row in rows]
         order = {(r.queue, r.priority): place for place, r in enumerate(ranges)}
         claims.sort(key=lambda claim: (order[claim.queue, claim.priority], claim.run_at, claim.id))
         if claims:
@@ -128,24 +131,30 @@ class TaskStore:
     ) -> list[Claim]:
         """Take up to so many tasks, of these kinds, from behind buckets that have room, with their slots."""
         slots = Slots() if slots is None else slots
-        freed, wanted = slots.take_surplus(), slots.wanted()
-        values = turns.ranges() | {
+        freed, wanted, floors = slots.take_surplus(), slots.wanted(), slots.floors()
+        values = turns.ranges(slots.sated()) | {
             "known": None if kinds is None else list(kinds),
             "limit": limit,
             "worker": worker,
             "epoch": epoch,
             "timeout": timeout,
-            "places": list(wanted),
-            "ahead": list(wanted.values()),
+            "places": list(floors),
+            "ahead": [wanted.get(place, 0) for place in floors],
+            "floor_priorities": [priority for priority, _ in floors.values()],
+            "floor_positions": [position for _, position in floors.values()],
             "freed": list(freed),
             "counts": list(freed.values()),
         }
+        asked_at = time.monotonic()
         cursor = await conn.execute(self._sql["claim_waiting"], values)
         head, *rows = await cursor.fetchall()
         told = json.loads(head[5])
         turns.learn(told["met"] or ())
-        slots.leased(told["leased"], told["more"], list(wanted))
-        claims = [Claim._make((*row[:-1], worker, tuple(row[-1]))) for row in rows]
+        claims = [
+            Claim._make((*row[:-2], worker, tuple(row[-2]), asked_at + START_SECONDS if row[-1] else None))
+            for row in rows
+        ]
+        slots.leased(told["leased"], told["workers"], told["more"], list(floors), claims)
         if claims:
             self.listen(TasksClaimed(worker, claims))
         return claims
@@ -317,4 +326,4 @@ def _arrays(ranges: Sequence[Range]) -> dict[str, object]:
 
 def _lapsed(rows: Iterable[TupleRow]) -> list[Claim]:
     """Rows of `lapsed` and `held`: the claim's columns, when it started, who has it; three about its fate."""
-    return [Claim._make((*row[:-3], ())) for row in rows]
+    return [Claim._make((*row[:-3], (), None)) for row in rows]

@@ -347,7 +347,8 @@ as $$
         select c.queue, c.kind from holdfast.waiting c where c.bucket = n.name order by c.priority, c.position, c.id limit 1
     ) w
     order by n.name
-    on conflict (bucket) do nothing
+    -- One that is there is held until the caller commits, and so is looked at after that.
+    on conflict (bucket) do update set turn = excluded.turn where false
 $$;
 
 
@@ -388,6 +389,7 @@ create or replace function holdfast.claim_waiting(
     queues text[],
     kinds text[],
     floors bigint[],
+    served text[],
     known text[],
     holder uuid,
     of_epoch integer,
@@ -395,15 +397,24 @@ create or replace function holdfast.claim_waiting(
     timeout double precision,
     places text[],
     ahead integer[],
+    floor_priorities smallint[],
+    floor_positions bigint[],
     freed text[],
     counts integer[]
 ) returns table (
     id text, fence bigint, kind text, queue text, priority smallint, payload text, version smallint, run_at timestamptz,
     enqueued_at timestamptz, expires_at timestamptz, subject text, trace_id text, key text, bucket text,
     max_attempts smallint, timeout_seconds real, attempts integer, failures smallint, crashes smallint, polls integer,
-    rate_limits smallint, alone boolean, claimed_at timestamptz, limits text[]
+    rate_limits smallint, alone boolean, claimed_at timestamptz, limits text[], rated boolean
 )
 language plpgsql
+-- Planned once a connection: planning anew took ten times as long as running. And in the order of the index:
+-- with a bitmap and a sort every task of a bucket would be read for the first few.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -434,6 +445,7 @@ declare
     of_timeouts real[] := '{}';
     of_limits text[] := '{}';
     first_ids integer := 0;
+    workers integer := 1;
     quantum integer;
     token bigint;
     leases jsonb := '{}';
@@ -458,11 +470,14 @@ begin
     where q.paused_at is not null;
 
     if room > 0 and (cardinality(limited_kinds) > 0 or cardinality(limited_queues) > 0) then
+        select greatest(1, count(*)) into workers
+        from holdfast.workers w
+        where w.lost_at is null and w.lease_expires_at > now();
         -- Those that have work and, as far as can be seen without a lock, room.
         doors := array(
             select b.name
             from holdfast.buckets b
-            where (b.kind = any (limited_kinds) and (known is null or b.kind = any (known)) or b.queue = any (limited_queues) and b.queue = any (queues))
+            where (b.kind = any (limited_kinds) and b.kind = any (kinds) or b.queue = any (limited_queues) and b.queue = any (queues))
                 and b.paused_at is null
                 and (b.capacity is null or b.capacity > (select coalesce(sum(s.slots), 0) from holdfast.slots s where s.bucket = b.name))
             order by b.name
@@ -476,10 +491,12 @@ begin
                 b.name,
                 least(
                     coalesce(b.capacity, 1000000) - coalesce(used.slots, 0),
+                    -- Each worker its share first; what nobody else wants is there a little later.
+                    ceil(b.capacity::double precision / workers)::integer,
                     case when b.resumed_at > now() - interval '10 s'
                         then power(2, extract(epoch from now() - b.resumed_at) + 2)::integer - coalesce(used.slots, 0) else 1000000 end,
                     case when b.rate_count is not null then floor(
-                        b.rate_burst - greatest(0, extract(epoch from r.spent_until - moment)) * b.rate_count / b.rate_seconds + 1e-6
+                        b.rate_ahead - greatest(0, extract(epoch from r.spent_until - moment)) * b.rate_count / b.rate_seconds + 1e-6
                     )::integer else 1000000 end
                 ) as room
             from holdfast.buckets b
@@ -548,7 +565,7 @@ begin
                 coalesce(b.paused_at, r.paused_at) is not null as paused,
                 coalesce(b.rate_count, r.rate_count) is not null as rated,
                 case when coalesce(b.rate_count, r.rate_count) is not null then floor(
-                    coalesce(b.rate_burst, r.rate_burst)
+                    coalesce(b.rate_ahead, r.rate_ahead)
                     - greatest(0, extract(epoch from f.spent_until - moment)) * coalesce(b.rate_count, r.rate_count) / coalesce(b.rate_seconds, r.rate_seconds) + 1e-6
                 )::integer end as rate_room,
                 coalesce((select sum(s.slots)::integer from holdfast.slots s where s.bucket = t.bucket), 0) as used
@@ -565,6 +582,10 @@ begin
                 select w.ctid as place, w.kind, w.queue, w.priority, w.position, w.id
                 from holdfast.waiting w
                 where w.bucket = t.bucket
+                    and (w.priority, w.position) >= (
+                        coalesce(floor_priorities[array_position(places, t.bucket)], 0::smallint),
+                        coalesce(floor_positions[array_position(places, t.bucket)], 0)
+                    )
                     and w.queue = any (queues)
                     and (known is null or w.kind = any (known))
                     and w.kind <> all (paused_kinds)
@@ -614,12 +635,13 @@ begin
             delete from holdfast.waiting w
             where w.ctid = any (array(
                 select c.place
-                from unnest(places, ahead) as p (place, tasks)
+                from unnest(places, ahead, floor_priorities, floor_positions) as p (place, tasks, floor_priority, floor_position)
                 cross join lateral (
                     select a.ctid as place
                     from holdfast.waiting a
                     where a.bucket = p.place
-                        and a.queue = any (queues)
+                        and (a.priority, a.position) >= (p.floor_priority, p.floor_position)
+                        and a.queue = any (served)
                         and (known is null or a.kind = any (known))
                         and a.kind <> all (paused_kinds)
                         and a.queue <> all (paused_queues)
@@ -660,7 +682,9 @@ begin
             set slots = s.slots + excluded.slots, epoch = excluded.epoch
             returning s.bucket, s.slots
         )
-        select coalesce(jsonb_object_agg(l.bucket, l.slots), '{}') into leases from leased l;
+        select coalesce(jsonb_object_agg(l.bucket, jsonb_build_array(l.slots, b.capacity)), '{}') into leases
+        from leased l
+        left join holdfast.buckets b on b.name = l.bucket and b.kind is not null;
 
         insert into holdfast.rates as r (spent_until, bucket)
         select moment + make_interval(secs => x.tasks * x.rate_seconds / x.rate_count), x.name
@@ -686,17 +710,28 @@ begin
         with heads as materialized (
             select
                 t.bucket, h.queue, h.kind, t.capacity, t.rated,
-                case when t.bucket = any (of_buckets) then clock + t.nth else t.turn end as turn
-            from unnest(turned, turns_of, capacities, rated) with ordinality as t (bucket, turn, capacity, rated, nth)
+                -- To the end of the line by as much of its weight as was served: one of three by one chance in three.
+                -- One that was passed over stays before the others, but not below the floors of those who look.
+                case when random() < cardinality(array_positions(of_buckets[:first_ids], t.bucket)) / t.weight
+                    then clock + t.nth else greatest(t.turn, clock - 400000) end as turn
+            from unnest(turned, turns_of, capacities, rated, weights) with ordinality as t (bucket, turn, capacity, rated, weight, nth)
             cross join lateral (
-                select w.queue, w.kind from holdfast.waiting w where w.bucket = t.bucket order by w.priority, w.position, w.id limit 1
+                select w.queue, w.kind
+                from holdfast.waiting w
+                where w.bucket = t.bucket
+                    and (w.priority, w.position) >= (
+                        coalesce(floor_priorities[array_position(places, t.bucket)], 0::smallint),
+                        coalesce(floor_positions[array_position(places, t.bucket)], 0)
+                    )
+                order by w.priority, w.position, w.id
+                limit 1
             ) h
         ), again as (
             insert into holdfast.turns (turn, bucket, queue, kind)
             select
                 case when h.rated then greatest(h.turn, (
                     select (extract(epoch from r.spent_until) * 1000000)::bigint
-                        - ((coalesce(b.rate_burst, l.rate_burst) - 1) * coalesce(b.rate_seconds, l.rate_seconds) / coalesce(b.rate_count, l.rate_count) * 1000000)::bigint
+                        - ((coalesce(b.rate_ahead, l.rate_ahead) - 1) * coalesce(b.rate_seconds, l.rate_seconds) / coalesce(b.rate_count, l.rate_count) * 1000000)::bigint
                     from holdfast.rates r
                     left join holdfast.buckets b on b.name = h.bucket
                     left join holdfast.buckets l on b.name is null and l.name = split_part(h.bucket, '=', 1) || '=*'
@@ -711,20 +746,24 @@ begin
         )
         select coalesce(jsonb_agg(h.bucket), '[]') into more
         from heads h
-        where not h.rated and h.bucket not like 'lane%';
+        -- Keys without a limit of their own are served in turn, each task by itself.
+        where not h.rated and h.bucket not like 'lane%' and (h.capacity is not null or h.bucket = h.kind || '@' || h.queue);
     end if;
     if cardinality(places) > 0 then
         select more || coalesce(jsonb_agg(p.place), '[]') into more
-        from unnest(places) as p (place)
-        where exists (select from holdfast.waiting w where w.bucket = p.place);
+        from unnest(places, floor_priorities, floor_positions) as p (place, floor_priority, floor_position)
+        where exists (
+            select from holdfast.waiting w
+            where w.bucket = p.place and (w.priority, w.position) >= (p.floor_priority, p.floor_position)
+        );
     end if;
 
     return query
     select
         null::text, null::bigint, null::text, null::text, null::smallint,
-        jsonb_build_object('leased', leases, 'more', more, 'met', met)::text,
+        jsonb_build_object('leased', leases, 'more', more, 'met', met, 'workers', workers)::text,
         null::smallint, null::timestamptz, now(), null::timestamptz, null::text, null::text, null::text, null::text, null::smallint,
-        null::real, null::integer, null::smallint, null::smallint, null::integer, null::smallint, null::boolean, now(), null::text[];
+        null::real, null::integer, null::smallint, null::smallint, null::integer, null::smallint, null::boolean, now(), null::text[], null::boolean;
     return query
     select
         t.id::text, token, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
@@ -745,7 +784,8 @@ begin
                 union all select 'kind:' || u.kind where 'kind:' || u.kind = any (leased_doors)
                 union all select 'queue:' || u.queue where 'queue:' || u.queue = any (leased_doors)
             ) n
-        )
+        ),
+        'kind:' || u.kind = any (rated_doors) or 'queue:' || u.queue = any (rated_doors) or coalesce(rated[array_position(turned, u.bucket)], false)
     from unnest(ids, of_buckets, of_kinds, of_queues) with ordinality as u (id, bucket, kind, queue, nth)
     cross join lateral (
         select c.* from holdfast.tasks c where c.id = u.id offset 0
@@ -877,7 +917,8 @@ with token as materialized (
     from waits w
     group by w.bucket
     order by w.bucket
-    on conflict (bucket) do nothing
+    -- A turn that is there is held until this commits: whoever served it before could not see these tasks.
+    on conflict (bucket) do update set turn = excluded.turn where false
 ), started as (
     insert into holdfast.running (id, fence, started_at, deadline_at, worker)
     select
@@ -916,9 +957,9 @@ cross join lateral (
 
 -- name: claim_waiting
 select * from holdfast.claim_waiting(
-    %(queues)s::text[], %(kinds)s::text[], %(floors)s::bigint[], %(known)s::text[], %(worker)s::uuid, %(epoch)s::integer,
+    %(queues)s::text[], %(kinds)s::text[], %(floors)s::bigint[], %(served)s::text[], %(known)s::text[], %(worker)s::uuid, %(epoch)s::integer,
     %(limit)s::integer, %(timeout)s::double precision,
-    %(places)s::text[], %(ahead)s::integer[], %(freed)s::text[], %(counts)s::integer[]
+    %(places)s::text[], %(ahead)s::integer[], %(floor_priorities)s::smallint[], %(floor_positions)s::bigint[], %(freed)s::text[], %(counts)s::integer[]
 );
 
 
@@ -966,7 +1007,8 @@ with heads as materialized (
     from waits w
     group by w.bucket
     order by w.bucket
-    on conflict (bucket) do nothing
+    -- A turn that is there is held until this commits: whoever served it before could not see these tasks.
+    on conflict (bucket) do update set turn = excluded.turn where false
 )
 select count(*)::integer from waits;
 

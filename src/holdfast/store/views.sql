@@ -160,7 +160,7 @@ select
     -- Every limit that it counts against: its name, capacity, rate, and who holds its slots.
     (
         select coalesce(json_agg(json_build_array(
-            x.name, b.capacity, b.rate_count, b.rate_seconds, extract(epoch from f.spent_until - now()) * b.rate_count / b.rate_seconds >= b.rate_burst,
+            x.name, b.capacity, b.rate_count, b.rate_seconds, extract(epoch from f.spent_until - now()) * b.rate_count / b.rate_seconds > b.rate_ahead - 1,
             (
                 select json_object_agg(coalesce(o.name, 'gone') || ' ' || left(s.worker::text, 13), s.slots)
                 from holdfast.slots s left join holdfast.workers o on o.id = s.worker

@@ -86,7 +86,9 @@ create table holdfast.buckets (
     rate_count integer check (rate_count > 0),
     rate_seconds double precision check (rate_seconds > 0),
     rate_burst integer check (rate_burst > 0),
-    weight real not null default 1 check (weight > 0 and weight <= 1000),
+    -- The burst, less what 50 ms bring: so long a start may be under way after it was counted.
+    rate_ahead double precision generated always as (greatest(1, rate_burst - floor(rate_count / rate_seconds * 0.05))) stored,
+    weight real not null default 1 check (weight >= 1 and weight <= 1000),
     set_by text,
     set_at timestamptz,
     paused_at timestamptz,

@@ -1,0 +1,48 @@
+"""Limits, rates, turns and lanes with real workers that are killed; `make limits` is the longer run."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.pressure.__main__ import play
+
+SEED = 20_261_115
+
+
+async def scene(name: str, tasks: int, kills: int) -> Any:
+    return await asyncio.to_thread(play, name, tasks, kills, SEED)
+
+
+@pytest.mark.alone
+@pytest.mark.requirement("T4")
+@pytest.mark.catches("slots-not-counted", "prefetch-beyond-slots")
+async def test_a_limit_is_never_exceeded_and_is_used(world: object) -> None:
+    report = await scene("seven at once", 4_000, 2)
+    assert report["at once"] == 7
+    # Two deaths are a good part of six seconds; `make limits` judges the use over a minute.
+    assert report["used"] >= 0.7
+
+
+@pytest.mark.alone
+@pytest.mark.requirement("T4")
+@pytest.mark.catches("rate-not-spent")
+async def test_a_rate_is_never_exceeded_by_more_than_its_burst(world: object) -> None:
+    report = await scene("rates", 1_000, 2)
+    assert report["most in a window"] <= 220
+    assert report["starts per second"] > 150
+
+
+@pytest.mark.alone
+@pytest.mark.catches("weights-ignored")
+async def test_shares_follow_weights_while_workers_die(world: object) -> None:
+    report = await scene("fairness", 6_000, 2)
+    assert all(abs(share - 1) < 0.05 for share in report["share over weight"].values()), report
+    assert report["starts before the newcomer"] <= 40
+
+
+@pytest.mark.alone
+@pytest.mark.catches("lane-passes-the-first")
+async def test_lanes_keep_their_order_while_workers_die(world: object) -> None:
+    report = await scene("lanes", 4_000, 3)
+    assert (report["out of order"], report["not reached"]) == (0, 0)
