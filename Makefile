@@ -6,7 +6,7 @@ PYTHON ?= python3
 JOBS ?= 2
 # Benchmarks and fault tests run on a PostgreSQL cluster of their own, made and removed by tests/cluster.py.
 
-.PHONY: help setup lock check fix dev lint types imports site test requirements mutants check-databases decay bare chaos deploys worker-rates endure clean
+.PHONY: help setup lock check fix dev lint types imports site test requirements mutants check-databases decay bare chaos deploys limits worker-rates endure clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | column -t -s '	'
@@ -69,6 +69,10 @@ chaos: ## 100,000 tasks under kills, stops, cuts and restarts of the database; t
 
 deploys: ## twenty rolling restarts under load, half of them with a version that lacks a kind
 	HOLDFAST_TEST_DEPLOYS=20 $(BIN)/pytest -q -s -k rolling_restarts tests/runtime/test_deploys.py
+
+limits: ## limits, rates, turns and lanes while workers are killed, then limits at size, as JSON
+	$(BIN)/python -m tests.pressure --write docs/benchmarks/pressure.json
+	$(BIN)/python -m benchmarks.limits --write docs/benchmarks/limits.json
 
 worker-rates: ## how fast a whole worker drains and starts, and what it costs when idle, as JSON
 	$(BIN)/python -m benchmarks.worker --write docs/benchmarks/worker.json

@@ -37,6 +37,11 @@ async def noop(task: Task[object]) -> None:
     """The cheapest task there is."""
 
 
+@app.task("keyed")
+async def keyed(task: Task[object]) -> None:
+    """As cheap, behind the limit of a key."""
+
+
 @app.task("effect", backoff=SOON)
 async def leave_a_line(task: Task[object]) -> str:
     effect("start", task)

@@ -357,6 +357,10 @@ $$;
 -- at work, and what that one frees was counted away already.
 create or replace function holdfast.free_slots(holder uuid, of_epoch integer, names text[], counts integer[]) returns void
 language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
 as $$
 begin
     perform from holdfast.slots s
@@ -364,12 +368,23 @@ begin
     order by s.bucket
     for update;
     delete from holdfast.slots s
-    using unnest(names, counts) as f (name, slots)
-    where s.bucket = f.name and s.worker = holder and s.epoch = of_epoch and s.slots <= f.slots;
+    where s.ctid = any (array(
+        select x.place
+        from unnest(names, counts) as f (name, slots)
+        cross join lateral (
+            select c.ctid as place from holdfast.slots c
+            where c.bucket = f.name and c.worker = holder and c.epoch = of_epoch and c.slots <= f.slots
+        ) x
+    ));
     update holdfast.slots s
-    set slots = s.slots - f.slots
+    set slots = s.slots - x.fewer
     from unnest(names, counts) as f (name, slots)
-    where s.bucket = f.name and s.worker = holder and s.epoch = of_epoch and s.slots > f.slots;
+    cross join lateral (
+        select c.ctid as place, f.slots as fewer from holdfast.slots c
+        where c.bucket = f.name and c.worker = holder and c.epoch = of_epoch and c.slots > f.slots
+        offset 0
+    ) x
+    where s.ctid = x.place;
     perform holdfast.offer(names);
 end
 $$;
@@ -443,7 +458,8 @@ declare
     of_kinds text[] := '{}';
     of_queues text[] := '{}';
     of_timeouts real[] := '{}';
-    of_limits text[] := '{}';
+    of_owns boolean[] := '{}';
+    of_rates boolean[] := '{}';
     first_ids integer := 0;
     workers integer := 1;
     quantum integer;
@@ -623,9 +639,11 @@ begin
         )
         select
             coalesce(array_agg(t.id), '{}'), coalesce(array_agg(t.bucket), '{}'), coalesce(array_agg(t.kind), '{}'),
-            coalesce(array_agg(t.queue), '{}'), coalesce(array_agg(t.timeout_seconds), '{}')
-        into ids, of_buckets, of_kinds, of_queues, of_timeouts
-        from taken t;
+            coalesce(array_agg(t.queue), '{}'), coalesce(array_agg(t.timeout_seconds), '{}'),
+            coalesce(array_agg(o.capacity is not null), '{}'), coalesce(array_agg(o.rated), '{}')
+        into ids, of_buckets, of_kinds, of_queues, of_timeouts, of_owns, of_rates
+        from taken t
+        join unnest(turned, capacities, rated) as o (bucket, capacity, rated) on o.bucket = t.bucket;
         first_ids := cardinality(ids);
     end if;
 
@@ -656,8 +674,10 @@ begin
         )
         select
             ids || coalesce(array_agg(t.id), '{}'), of_buckets || coalesce(array_agg(t.bucket), '{}'), of_kinds || coalesce(array_agg(t.kind), '{}'),
-            of_queues || coalesce(array_agg(t.queue), '{}'), of_timeouts || coalesce(array_agg(t.timeout_seconds), '{}')
-        into ids, of_buckets, of_kinds, of_queues, of_timeouts
+            of_queues || coalesce(array_agg(t.queue), '{}'), of_timeouts || coalesce(array_agg(t.timeout_seconds), '{}'),
+            -- Only buckets that are limited or have no name of their own are claimed ahead of.
+            of_owns || coalesce(array_agg(t.bucket <> t.kind || '@' || t.queue), '{}'), of_rates || coalesce(array_agg(false), '{}')
+        into ids, of_buckets, of_kinds, of_queues, of_timeouts, of_owns, of_rates
         from taken t;
     end if;
 
@@ -670,9 +690,9 @@ begin
         with leased as (
             insert into holdfast.slots as s (worker, slots, epoch, bucket)
             select holder, count(*), of_epoch, n.name
-            from unnest(of_buckets[:first_ids], of_kinds[:first_ids], of_queues[:first_ids]) as u (bucket, kind, queue)
+            from unnest(of_buckets[:first_ids], of_kinds[:first_ids], of_queues[:first_ids], of_owns[:first_ids]) as u (bucket, kind, queue, own)
             cross join lateral (
-                select u.bucket as name where capacities[array_position(turned, u.bucket)] is not null
+                select u.bucket as name where u.own
                 union all select 'kind:' || u.kind where 'kind:' || u.kind = any (leased_doors)
                 union all select 'queue:' || u.queue where 'queue:' || u.queue = any (leased_doors)
             ) n
@@ -686,14 +706,15 @@ begin
         from leased l
         left join holdfast.buckets b on b.name = l.bucket and b.kind is not null;
 
+        if cardinality(rated_doors) > 0 or true = any (of_rates) then
         insert into holdfast.rates as r (spent_until, bucket)
         select moment + make_interval(secs => x.tasks * x.rate_seconds / x.rate_count), x.name
         from (
             select b.rate_seconds, b.rate_count, n.name, count(*) as tasks
-            from unnest(of_buckets[:first_ids], of_kinds[:first_ids], of_queues[:first_ids]) as u (bucket, kind, queue)
+            from unnest(of_buckets[:first_ids], of_kinds[:first_ids], of_queues[:first_ids], of_rates[:first_ids]) as u (bucket, kind, queue, rated)
             cross join lateral (
                 select u.bucket as name, coalesce((select b.name from holdfast.buckets b where b.name = u.bucket), split_part(u.bucket, '=', 1) || '=*') as rule
-                where rated[array_position(turned, u.bucket)]
+                where u.rated
                 union all select 'kind:' || u.kind, 'kind:' || u.kind where 'kind:' || u.kind = any (rated_doors)
                 union all select 'queue:' || u.queue, 'queue:' || u.queue where 'queue:' || u.queue = any (rated_doors)
             ) n
@@ -703,6 +724,7 @@ begin
         order by x.name
         on conflict (bucket) do update
         set spent_until = greatest(r.spent_until, moment) + (excluded.spent_until - moment);
+        end if;
     end if;
 
     if turned is not null then
@@ -712,9 +734,12 @@ begin
                 t.bucket, h.queue, h.kind, t.capacity, t.rated,
                 -- To the end of the line by as much of its weight as was served: one of three by one chance in three.
                 -- One that was passed over stays before the others, but not below the floors of those who look.
-                case when random() < cardinality(array_positions(of_buckets[:first_ids], t.bucket)) / t.weight
+                case when random() < coalesce(u.tasks, 0) / t.weight
                     then clock + t.nth else greatest(t.turn, clock - 400000) end as turn
             from unnest(turned, turns_of, capacities, rated, weights) with ordinality as t (bucket, turn, capacity, rated, weight, nth)
+            left join (
+                select f.bucket, count(*) as tasks from unnest(of_buckets[:first_ids]) as f (bucket) group by f.bucket
+            ) u on u.bucket = t.bucket
             cross join lateral (
                 select w.queue, w.kind
                 from holdfast.waiting w
@@ -740,7 +765,7 @@ begin
                 h.bucket, h.queue, h.kind
             from heads h
             where (h.capacity is null or h.capacity > (select coalesce(sum(s.slots), 0) from holdfast.slots s where s.bucket = h.bucket))
-                and not (h.bucket like 'lane%' and h.bucket <> all (of_buckets))
+                and (h.bucket not like 'lane%' or h.bucket = any (of_buckets))
             order by h.bucket
             on conflict (bucket) do nothing
         )
@@ -772,21 +797,13 @@ begin
         array(
             select n.name
             from (
-                select u.bucket as name where coalesce(
-                    capacities[array_position(turned, u.bucket)],
-                    case when u.nth > first_ids then (
-                        select coalesce(b.capacity, r.capacity)
-                        from (select u.bucket as name) k
-                        left join holdfast.buckets b on b.name = k.name
-                        left join holdfast.buckets r on b.name is null and r.name = split_part(k.name, '=', 1) || '=*'
-                    ) end
-                ) is not null
+                select u.bucket as name where u.own
                 union all select 'kind:' || u.kind where 'kind:' || u.kind = any (leased_doors)
                 union all select 'queue:' || u.queue where 'queue:' || u.queue = any (leased_doors)
             ) n
         ),
-        'kind:' || u.kind = any (rated_doors) or 'queue:' || u.queue = any (rated_doors) or coalesce(rated[array_position(turned, u.bucket)], false)
-    from unnest(ids, of_buckets, of_kinds, of_queues) with ordinality as u (id, bucket, kind, queue, nth)
+        'kind:' || u.kind = any (rated_doors) or 'queue:' || u.queue = any (rated_doors) or u.rated
+    from unnest(ids, of_buckets, of_kinds, of_queues, of_owns, of_rates) as u (id, bucket, kind, queue, own, rated)
     cross join lateral (
         select c.* from holdfast.tasks c where c.id = u.id offset 0
     ) t;
