@@ -59,7 +59,7 @@ FLOW = {
     ),
     "prefetch-beyond-slots": Fault("store/slots.py", "self._used.update(claim.limits)", "pass"),
     "old-connection-frees-again": Fault(
-        SQL, "and s.epoch = of_epoch and s.slots <= f.slots", "and s.slots <= f.slots"
+        SQL, "and c.epoch = of_epoch and c.slots <= f.slots", "and c.slots <= f.slots"
     ),
     "turn-never-offered-again": Fault(
         SQL, "holdfast.offer(array(select m.bucket from missing m))", "holdfast.offer('{}')"

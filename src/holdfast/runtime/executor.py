@@ -179,7 +179,8 @@ class Executor:
             self._take(claims)
             if not claims and self._nothing_left():
                 return
-            if len(claims) < want // 2 and all(claim.limits for claim in claims):
+            few = len(claims) < want // 2 and all(claim.limits for claim in claims)
+            if few and not self._intake.moving:
                 # All that there is, or all that limits allow: the next end of a task changes that.
                 await self._pace.idle()
 

@@ -56,6 +56,11 @@ class Intake:
         return self._link.busy
 
     @property
+    def moving(self) -> bool:
+        """Whether the last claim met tasks that had to step aside first."""
+        return self._claimer.moving
+
+    @property
     def due(self) -> bool:
         """Whether it is time to ask what the database thinks is held here."""
         return bool(self._reconcile_at) and self._reconcile_at[0] <= time.monotonic()

@@ -46,6 +46,9 @@ class Claimer:
         self._sweep = Sweep(self.floor)
         self._waiting_due_at = 0.0
         self._ready_due_at = 0.0
+        self._ready_gave = False
+        # Whether the last look moved tasks aside: then there may be more of them, and others behind.
+        self.moving = False
         self._idle = False
         self._whole_from = 0.0
 
@@ -68,7 +71,10 @@ class Claimer:
             claims += await self._swept(conn, max(1, limit // 2))
         room = (limit if free is None else min(free, limit)) - len(claims)
         if room > 0 and (errand or self._clock() >= self._waiting_due_at):
-            claims += await self._waiting(conn, min(room, max(1, (limit - len(claims)) // 2)))
+            half = max(1, (limit - len(claims)) // 2)
+            claims += await self._waiting(conn, min(room, half) if self._ready_gave else room)
+            # Where it took all, ready was not looked at: next time it is.
+            self._ready_gave |= len(claims) >= limit
         # Where only slots want something, ready need not be asked again and again.
         if len(claims) < limit and not (errand and self._clock() < self._ready_due_at):
             rest = self._everything if whole else self._ready
@@ -82,6 +88,8 @@ class Claimer:
 
     async def _step_over(self, conn: Conn, claimed: Claimed, ranges: Sequence[Range], limit: int) -> None:
         """Where a claim met nothing but tasks behind buckets, move many more of them aside at once."""
+        self._ready_gave = bool(claimed.claims)
+        self.moving = claimed.parked > 0
         if claimed.parked:
             self._waiting_due_at = 0.0
         if not claimed.parked and not claimed.claims:

@@ -731,7 +731,7 @@ begin
         -- Back in line, unless it is full (whoever frees a slot offers it again) or empty.
         with heads as materialized (
             select
-                t.bucket, h.queue, h.kind, t.capacity, t.rated,
+                t.bucket, h.queue, h.kind, t.capacity, t.rated, u.tasks is not null as served,
                 -- To the end of the line by as much of its weight as was served: one of three by one chance in three.
                 -- One that was passed over stays before the others, but not below the floors of those who look.
                 case when random() < coalesce(u.tasks, 0) / t.weight
@@ -772,7 +772,7 @@ begin
         select coalesce(jsonb_agg(h.bucket), '[]') into more
         from heads h
         -- Keys without a limit of their own are served in turn, each task by itself.
-        where not h.rated and h.bucket not like 'lane%' and (h.capacity is not null or h.bucket = h.kind || '@' || h.queue);
+        where h.served and not h.rated and h.bucket not like 'lane%' and (h.capacity is not null or h.bucket = h.kind || '@' || h.queue);
     end if;
     if cardinality(places) > 0 then
         select more || coalesce(jsonb_agg(p.place), '[]') into more
