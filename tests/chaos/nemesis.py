@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import psycopg
 
@@ -17,6 +18,7 @@ from tests.tree import Tree
 
 # The database crashes in every run, so that nobody need be lucky to see it.
 RESTART_EVERY = 30
+GROWN_SECONDS = 3.0
 
 
 @dataclass(slots=True)
@@ -107,6 +109,11 @@ class Nemesis:
         self.proxy.cut_all()
 
     def restart_database(self) -> None:
+        # How soon work resumes is asked of workers that are there, not of ones that are just being started.
+        asked = time.monotonic()
+        while not self._grown() and time.monotonic() - asked < 20:
+            self.mend()
+            time.sleep(0.1)
         self.cluster.stop("immediate")
         time.sleep(self.chance.uniform(0.0, 0.5))
         self.cluster.start()
@@ -118,6 +125,17 @@ class Nemesis:
                     break
                 time.sleep(0.01)
         self.resumed.append(round(time.monotonic() - back, 3))
+
+    def _grown(self) -> bool:
+        """Whether every tree has its executors, and none was started within the last few seconds."""
+        now = datetime.now(UTC)
+        for tree in self.trees:
+            alive = set(tree.executors())
+            started = [line for line in tree.lines("executor.started") if line["pid"] in alive]
+            ages = [(now - datetime.fromisoformat(str(line["at"]))).total_seconds() for line in started]
+            if not ages or min(ages) < GROWN_SECONDS:
+                return False
+        return True
 
     def _tree(self) -> Tree:
         return self.chance.choice(self.trees)
