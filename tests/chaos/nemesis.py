@@ -119,6 +119,8 @@ class Nemesis:
         self.cluster.start()
         back = time.monotonic()
         with self._admin() as admin:
+            if not _work(admin):
+                return
             before = _settled(admin)
             while _settled(admin) == before:
                 if time.monotonic() - back > 30:
@@ -142,6 +144,11 @@ class Nemesis:
 
     def _admin(self) -> "psycopg.Connection[tuple[object, ...]]":
         return psycopg.connect(f"{self.cluster.url}/{self.database}", autocommit=True)
+
+
+def _work(admin: "psycopg.Connection[tuple[object, ...]]") -> bool:
+    """Whether there is anything to resume."""
+    return admin.execute("select exists (select from holdfast.tasks where mark is null)").fetchone() == (True,)
 
 
 def _settled(admin: "psycopg.Connection[tuple[object, ...]]") -> object:

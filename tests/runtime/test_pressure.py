@@ -21,7 +21,7 @@ async def test_a_limit_is_never_exceeded_and_is_used(world: object) -> None:
     report = await scene("seven at once", 4_000, 2)
     assert report["at once"] == 7
     # Two deaths are a good part of six seconds; `make limits` judges the use over a minute.
-    assert report["used"] >= 0.7
+    assert report["used"] >= 0.6
 
 
 @pytest.mark.alone
