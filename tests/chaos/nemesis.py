@@ -148,7 +148,9 @@ class Nemesis:
 
 def _work(admin: "psycopg.Connection[tuple[object, ...]]") -> bool:
     """Whether there is anything to resume."""
-    return admin.execute("select exists (select from holdfast.tasks where mark is null)").fetchone() == (True,)
+    return admin.execute("select exists (select from holdfast.tasks where mark is null)").fetchone() == (
+        True,
+    )
 
 
 def _settled(admin: "psycopg.Connection[tuple[object, ...]]") -> object:
