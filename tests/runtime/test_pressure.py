@@ -17,17 +17,18 @@ async def scene(name: str, tasks: int, kills: int) -> Any:
 @pytest.mark.alone
 @pytest.mark.requirement("T4")
 @pytest.mark.catches("slots-not-counted", "prefetch-beyond-slots")
-async def test_a_limit_is_never_exceeded_and_is_used(world: object) -> None:
-    report = await scene("seven at once", 4_000, 2)
+@pytest.mark.parametrize(("kills", "used"), [(0, 0.9), (2, 0.7)])
+async def test_a_limit_is_never_exceeded_and_is_used(kills: int, used: float) -> None:
+    # Two deaths are a good part of six seconds; `make limits` judges the use under kills over a minute.
+    report = await scene("seven at once", 4_000, kills)
     assert report["at once"] == 7
-    # Two deaths are a good part of six seconds; `make limits` judges the use over a minute.
-    assert report["used"] >= 0.6
+    assert report["used"] >= used
 
 
 @pytest.mark.alone
 @pytest.mark.requirement("T4")
 @pytest.mark.catches("rate-not-spent")
-async def test_a_rate_is_never_exceeded_by_more_than_its_burst(world: object) -> None:
+async def test_a_rate_is_never_exceeded_by_more_than_its_burst() -> None:
     report = await scene("rates", 1_000, 2)
     assert report["most in a window"] <= 220
     assert report["starts per second"] > 150
@@ -35,7 +36,7 @@ async def test_a_rate_is_never_exceeded_by_more_than_its_burst(world: object) ->
 
 @pytest.mark.alone
 @pytest.mark.catches("weights-ignored")
-async def test_shares_follow_weights_while_workers_die(world: object) -> None:
+async def test_shares_follow_weights_while_workers_die() -> None:
     report = await scene("fairness", 6_000, 2)
     assert all(abs(share - 1) < 0.05 for share in report["share over weight"].values()), report
     assert report["starts before the newcomer"] <= 40
@@ -43,6 +44,6 @@ async def test_shares_follow_weights_while_workers_die(world: object) -> None:
 
 @pytest.mark.alone
 @pytest.mark.catches("lane-passes-the-first")
-async def test_lanes_keep_their_order_while_workers_die(world: object) -> None:
+async def test_lanes_keep_their_order_while_workers_die() -> None:
     report = await scene("lanes", 4_000, 3)
     assert (report["out of order"], report["not reached"]) == (0, 0)

@@ -1,11 +1,11 @@
 """`holdfast kind …`: pausing every task of a kind."""
 
-from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
 
-from holdfast.cli.screen import AsJson, By, me, on_database, refuse, say, show_json
+from holdfast.cli.pausing import Minutes, Why, end_of, tell_paused, tell_resumed
+from holdfast.cli.screen import AsJson, By, me, on_database
 from holdfast.config import Settings
 from holdfast.store.operate import Operator
 from holdfast.store.pool import Conn
@@ -16,24 +16,15 @@ Kind = Annotated[str, typer.Argument(help="The kind.")]
 
 
 @kinds.command()
-def pause(
-    kind: Kind,
-    reason: Annotated[str, typer.Option(help="Why; everybody who looks is told.")],
-    minutes: Annotated[float | None, typer.Option(min=0.1, help="Resume by itself after so long.")] = None,
-    by: By = "",
-    as_json: AsJson = False,
-) -> None:
+def pause(kind: Kind, why: Why, minutes: Minutes = None, by: By = "", as_json: AsJson = False) -> None:
     """Start no more tasks of a kind; what runs goes on."""
-    until = datetime.now(UTC) + timedelta(minutes=minutes) if minutes else None
+    until = end_of(minutes)
 
     async def work(conn: Conn, settings: Settings) -> None:
-        await Operator(settings, by=by or me()).close_kind(conn, kind, reason, until=until)
+        await Operator(settings, by=by or me()).close_kind(conn, kind, why, until=until)
 
     on_database(work)
-    if as_json:
-        show_json({"kind": kind, "paused": True, "until": until})
-    else:
-        say(f"kind {kind} is paused" + (f" for {minutes:g} minutes" if minutes else ""))
+    tell_paused("kind", kind, until, minutes, as_json=as_json)
 
 
 @kinds.command()
@@ -43,10 +34,4 @@ def resume(kind: Kind, by: By = "", as_json: AsJson = False) -> None:
     async def work(conn: Conn, settings: Settings) -> bool:
         return await Operator(settings, by=by or me()).open_kind(conn, kind)
 
-    done = on_database(work)
-    if as_json:
-        show_json({"kind": kind, "resumed": done})
-    elif done:
-        say(f"kind {kind} starts again")
-    if not done:
-        refuse(f"kind {kind} is not paused")
+    tell_resumed("kind", kind, "starts again", done=on_database(work), as_json=as_json)
