@@ -6,7 +6,7 @@ PYTHON ?= python3
 JOBS ?= 2
 # Benchmarks and fault tests run on a PostgreSQL cluster of their own, made and removed by tests/cluster.py.
 
-.PHONY: help setup lock check fix dev lint types imports site test requirements mutants check-databases decay bare chaos deploys limits worker-rates endure clean
+.PHONY: help setup lock check fix dev lint types imports site test requirements mutants check-databases decay bare chaos deploys limits worker-rates endure bench bench-setup bench-quick clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | column -t -s '	'
@@ -74,8 +74,18 @@ limits: ## limits, rates, turns and lanes while workers are killed, then limits 
 	$(BIN)/python -m tests.pressure --write docs/benchmarks/pressure.json
 	$(BIN)/python -m benchmarks.limits --write docs/benchmarks/limits.json
 
+bench-setup: ## install the peers that `make bench` measures, each in an environment of its own
+	$(BIN)/python -m benchmarks.systems
+
+bench: ## PostgreSQL itself, Holdfast and its peers side by side, then other shapes of work, as JSON
+	$(BIN)/python -m benchmarks.suite --write docs/benchmarks/suite.json
+	$(BIN)/python -m benchmarks.shapes --write docs/benchmarks/shapes.json
+
+bench-quick: ## PostgreSQL itself and Holdfast, under a minute; fails below the floor
+	$(BIN)/python -m benchmarks.suite --quick
+
 worker-rates: ## how fast a whole worker drains and starts, and what it costs when idle, as JSON
 	$(BIN)/python -m benchmarks.worker --write docs/benchmarks/worker.json
 
 endure: ## two million tasks through one worker that replaces its processes, as JSON
-	$(BIN)/python -m benchmarks.worker --only endure --write docs/benchmarks/endure.json
+	$(BIN)/python -m benchmarks.endure --write docs/benchmarks/endure.json

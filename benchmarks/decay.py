@@ -8,12 +8,14 @@ cluster, in two schemas, one empty and one with everything that could stand abou
 """
 
 import argparse
+import os
 import statistics
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import LiteralString
 
 import psycopg
 from psycopg import Connection
@@ -23,6 +25,7 @@ from tests.cluster import DURABLE, postgres
 from benchmarks.engines import Ours, connect
 from benchmarks.late import measure_late_commits
 from benchmarks.loops import Loop, about, pairs, run, write
+from benchmarks.worker import settled, worker
 
 LOAD = """
 with made as (
@@ -36,6 +39,14 @@ with made as (
 """
 CHUNK = 250_000
 EMPTY = "empty"
+FILL = """
+select from {schema}.enqueue_many(
+    ids => array(select {schema}.uuid7() from generate_series(1, 1000)),
+    kinds => array['burden'],
+    payloads => array_fill('{{"episode": 7, "shot": 3}}'::jsonb, array[1000]),
+    hints => false
+)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +183,27 @@ def measure_burdens(url: str, seconds: float, count: int) -> dict[str, object]:
         return run(Loop(url, schema, seconds)).rate
 
     found = pairs(count, (EMPTY, "holdfast"), measure)
-    return {"burdens": [*burdens(), "10 M history"], "tasks and size": sizes} | found
+    print(found, flush=True)
+    whole = pairs(count, (EMPTY, "holdfast"), lambda schema: _worker_rate(url, schema, seconds))
+    facts: dict[str, object] = {"burdens": [*burdens(), "10 M history"], "tasks and size": sizes}
+    return facts | found | {"a whole worker": whole}
+
+
+def _worker_rate(url: str, schema: str, seconds: float) -> float:
+    """Tasks per second of a whole worker on what is queued in one of the schemas."""
+    known: LiteralString = EMPTY if schema == EMPTY else "holdfast"
+    with connect(url) as conn:
+        if schema == EMPTY:
+            for _ in range(400):
+                conn.execute(FILL.format(schema=known))
+        os.environ["HOLDFAST_SCHEMA"] = schema
+        with worker(url, "--processes", 2, "--concurrency", 100, app="benchmarks.apps:app"):
+            start = settled(conn, known)
+            while settled(conn, known) < start + 5_000:
+                time.sleep(0.05)
+            first, began = settled(conn, known), time.monotonic()
+            time.sleep(seconds)
+            return (settled(conn, known) - first) / (time.monotonic() - began)
 
 
 def main() -> None:

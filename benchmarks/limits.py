@@ -7,6 +7,7 @@ import argparse
 import statistics
 import threading
 import time
+from typing import LiteralString
 
 import psycopg
 from tests.cluster import DURABLE, postgres
@@ -53,10 +54,11 @@ def rate(url: str, kind: str) -> float:
                 conn.execute(ENQUEUE, {"n": 1_000, "kind": "noop", "hints": False})
         conn.execute("vacuum analyze")
         with worker(url, *OPTIONS):
-            return _between(conn, TASKS)
+            return between(conn, TASKS)
 
 
-def _between(conn: "psycopg.Connection[tuple[object, ...]]", total: int) -> float:
+def between(conn: "psycopg.Connection[tuple[object, ...]]", total: int) -> float:
+    """Tasks per second from 10 to 90 % of a backlog."""
     marks = [(time.monotonic(), 0)]
     while marks[-1][1] < total * 0.95:
         assert time.monotonic() - marks[0][0] < 300, f"{marks[-1][1]} of {total} after 300 s"
@@ -82,7 +84,7 @@ def behind(url: str, how: str) -> float:
             conn.execute(ENQUEUE, {"n": 1_000, "kind": "noop", "hints": False})
         conn.execute("vacuum analyze")
         with worker(url, *OPTIONS):
-            return _between(conn, TASKS)
+            return between(conn, TASKS)
 
 
 def _step_aside(conn: "psycopg.Connection[tuple[object, ...]]") -> float:
@@ -127,13 +129,13 @@ def opened(url: str) -> dict[str, object]:
         return found
 
 
-def snapshot(url: str, seconds: float) -> dict[str, object]:
-    """The keyed rate in windows of five seconds, before and while a reader holds an old snapshot."""
+def snapshot(url: str, seconds: float, *, keyed: bool = True) -> dict[str, object]:
+    """The rate in windows of five seconds, before and while a reader holds an old snapshot."""
     with connect(url) as conn:
         Ours.install(conn)
         conn.execute(LIMIT)
         stop = threading.Event()
-        feeder = threading.Thread(target=_feed, args=(url, stop))
+        feeder = threading.Thread(target=_feed, args=(url, stop, ENQUEUE_KEYED if keyed else ENQUEUE))
         feeder.start()
         windows: list[float] = []
         try:
@@ -163,14 +165,14 @@ def _windows(conn: "psycopg.Connection[tuple[object, ...]]", into: list[float], 
         into.append((settled(conn) - first) / (time.monotonic() - began))
 
 
-def _feed(url: str, stop: threading.Event) -> None:
+def _feed(url: str, stop: threading.Event, statement: LiteralString) -> None:
     """Keep about 20,000 waiting."""
     with connect(url) as conn:
         while not stop.is_set():
             row = conn.execute("select count(*) from holdfast.tasks").fetchone()
             if row is not None and int(str(row[0])) < 20_000:
                 for _ in range(5):
-                    conn.execute(ENQUEUE_KEYED, {"n": 1_000, "keys": KEYS})
+                    conn.execute(statement, {"n": 1_000, "keys": KEYS, "kind": "noop", "hints": False})
             else:
                 time.sleep(0.05)
 

@@ -29,6 +29,7 @@ class Loop:
     payload_bytes: int = 220
     enqueue: bool = True
     queue: str = "default"
+    batch: int = BATCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,8 @@ def _work(loop: Loop, gate: Barrier, counts: Any, lasted: Any, number: int) -> N
         began = time.monotonic()
         while (now := time.monotonic() - began) < loop.seconds:
             if loop.enqueue:
-                engine.enqueue(BATCH)
-            taken = engine.claim(BATCH)
+                engine.enqueue(loop.batch)
+            taken = engine.claim(loop.batch)
             done = engine.complete(taken) if taken.count else 0
             if not loop.enqueue and not done:
                 break
@@ -87,13 +88,13 @@ def rate(loop: Loop) -> float:
     return run(loop).rate
 
 
-def drain(url: str, engine: str, tasks: int, payload_bytes: int) -> float:
+def drain(url: str, engine: str, tasks: int, payload_bytes: int, batch: int = BATCH) -> float:
     """Tasks per second while a backlog of so many is emptied."""
     with connect(url) as conn:
         filler = engine_for(engine, conn, "default", payload_of(payload_bytes))
         for _ in range(tasks // 1_000):
             filler.enqueue(1_000)
-    return run(Loop(url, engine, 300.0, payload_bytes, enqueue=False)).rate
+    return run(Loop(url, engine, 300.0, payload_bytes, enqueue=False, batch=batch)).rate
 
 
 def pairs(count: int, names: tuple[str, str], measure: Callable[[str], float]) -> dict[str, object]:

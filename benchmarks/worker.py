@@ -1,21 +1,19 @@
 """A whole worker: how fast it drains, how soon it starts, what it costs when idle, whether it stays small.
 
 python -m benchmarks.worker --write docs/benchmarks/worker.json           rates, about 3 minutes
-python -m benchmarks.worker --only endure --write docs/benchmarks/endure.json     2 M tasks
 """
 
 import argparse
 import asyncio
 import random
-import signal
 import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import LiteralString
 
 import psycopg
 from tests.cluster import DURABLE, QUICK, cluster, postgres
@@ -26,9 +24,9 @@ from benchmarks.loops import about, pairs, spread, write
 
 DRAIN_TASKS = 200_000
 BLAME_TASKS = 400_000
+BULK_TASKS = {"noop": 100_000, "row": 20_000}
 LATENCY_TASKS = 100
 IDLE_SECONDS = 20.0
-ENDURE_TASKS = 2_000_000
 ENQUEUE = """
 select from holdfast.enqueue_many(
     ids => array(select holdfast.uuid7() from generate_series(1, %(n)s)),
@@ -41,10 +39,10 @@ select from holdfast.enqueue_many(
 
 
 @contextmanager
-def worker(url: str, *options: object) -> Iterator[Tree]:
+def worker(url: str, *options: object, app: str = "tests.apps:app") -> Iterator[Tree]:
     """One worker that logs to a file."""
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
-        tree = Tree(url, Path(folder), "bench").start(*options)
+        tree = Tree(url, Path(folder), "bench", app).start(*options)
         try:
             yield tree
         finally:
@@ -58,11 +56,11 @@ def enqueue(url: str, kind: str, tasks: int, *, hints: bool = True) -> None:
             conn.execute(ENQUEUE, {"n": min(tasks, 1_000), "kind": kind, "hints": hints})
 
 
-def settled(conn: "psycopg.Connection[tuple[object, ...]]") -> int:
+def settled(conn: "psycopg.Connection[tuple[object, ...]]", schema: LiteralString = "holdfast") -> int:
     """How many tasks have ended so far."""
     row = conn.execute(
-        "select (select coalesce(sum(tasks), 0) from holdfast.settled_deltas)"
-        " + (select coalesce(sum(tasks), 0) from holdfast.settled_minutes)"
+        f"select (select coalesce(sum(tasks), 0) from {schema}.settled_deltas)"
+        f" + (select coalesce(sum(tasks), 0) from {schema}.settled_minutes)"
     ).fetchone()
     assert row is not None
     return int(str(row[0]))
@@ -83,6 +81,23 @@ def drain(url: str, *options: object) -> float:
     middle = [mark for mark in marks if DRAIN_TASKS * 0.1 <= mark[1] <= DRAIN_TASKS * 0.9]
     (t0, n0), (t1, n1) = middle[0], middle[-1]
     return (n1 - n0) / (t1 - t0)
+
+
+def bulk(url: str, kind: str) -> float:
+    """Tasks per second of one worker on a backlog of single tasks, or of the same work in bulk."""
+    tasks = BULK_TASKS[kind.split(".")[1]]
+    with connect(url) as conn:
+        Ours.install(conn)
+        conn.execute("drop table if exists bench_rows; create table bench_rows (id uuid primary key)")
+        enqueue(url, kind, tasks)
+        conn.execute("vacuum analyze")
+        with worker(url, "--concurrency", 20, "--processes", 2, app="benchmarks.apps:app"):
+            while (first := settled(conn)) < tasks * 0.1:
+                time.sleep(0.02)
+            began = time.monotonic()
+            while (last := settled(conn)) < tasks * 0.9:
+                time.sleep(0.02)
+    return (last - first) / (time.monotonic() - began)
 
 
 def blame(url: str, guilty: int) -> float:
@@ -140,86 +155,20 @@ def idle() -> dict[str, float]:
         with worker(url) as tree:
             asyncio.run(until(lambda: tree.executors(), what="it to be up"))
             time.sleep(5)
-            before = _statements(log)
+            before = statements(log)
             time.sleep(IDLE_SECONDS)
-            after = _statements(log)
+            after = statements(log)
     return {"statements per second": round((after - before) / IDLE_SECONDS, 2)}
 
 
-def _statements(log: Path) -> int:
+def statements(log: Path) -> int:
+    """How many the server has logged."""
     text = log.read_text()
     return text.count("LOG:  statement: ") + text.count("LOG:  execute ")
 
 
-def endure(url: str, tasks: int) -> dict[str, object]:
-    """Many tasks through one tree that replaces its processes: memory, connections, descriptors."""
-    with connect(url) as conn:
-        Ours.install(conn)
-        stop = threading.Event()
-        with worker(url, "--processes", 2, "--max-tasks", 50_000, "--concurrency", 20) as tree:
-            producing = threading.Thread(target=_keep_fed, args=(url, tasks, stop))
-            producing.start()
-            samples: list[dict[str, int]] = []
-            began = time.monotonic()
-            while (done := settled(conn)) < tasks:
-                samples.append({"done": done} | _weight(tree) | _connections(conn))
-                time.sleep(2)
-                assert tree.process.poll() is None, tree.said()[-2_000:]
-            seconds = time.monotonic() - began
-            producing.join()
-            ended = len(tree.lines("executor.ended"))
-            late = len(tree.lines("task.late_result_refused"))
-            tree.signal(signal.SIGTERM)
-            asyncio.run(tree.left(30))
-        warm = [sample for sample in samples if sample["done"] > tasks * 0.1]
-        third = len(warm) // 3
-        left = _connections(conn)["connections"]
-    return {
-        "tasks": tasks,
-        "seconds": round(seconds),
-        "per_second": round(tasks / seconds),
-        "processes replaced": ended,
-        "late results": late,
-        "supervisor kB": {
-            "first third": _median(warm[:third], "supervisor"),
-            "last third": _median(warm[-third:], "supervisor"),
-        },
-        "tree kB": {
-            "first third": _median(warm[:third], "tree"),
-            "last third": _median(warm[-third:], "tree"),
-        },
-        "connections": spread([sample["connections"] for sample in warm]),
-        "supervisor descriptors": {
-            "first third": _median(warm[:third], "descriptors"),
-            "last third": _median(warm[-third:], "descriptors"),
-        },
-        "connections after it left": left,
-    }
-
-
-def _keep_fed(url: str, tasks: int, stop: threading.Event) -> None:
-    put = 0
-    with connect(url) as conn:
-        while put < tasks and not stop.is_set():
-            if put - settled(conn) < 40_000:
-                for _ in range(10):
-                    conn.execute(ENQUEUE, {"n": 1_000, "kind": "noop", "hints": True})
-                put += 10_000
-            else:
-                time.sleep(0.2)
-
-
-def _weight(tree: Tree) -> dict[str, int]:
-    pids = [tree.process.pid, *tree.executors()]
-    sizes = [_resident(pid) for pid in pids]
-    return {
-        "supervisor": sizes[0],
-        "tree": sum(sizes),
-        "descriptors": len(list(Path(f"/proc/{tree.process.pid}/fd").iterdir())),
-    }
-
-
-def _resident(pid: int) -> int:
+def resident(pid: int) -> int:
+    """The memory of a process, in kB."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -227,23 +176,10 @@ def _resident(pid: int) -> int:
     return next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")), 0)
 
 
-def _connections(conn: "psycopg.Connection[tuple[object, ...]]") -> dict[str, int]:
-    row = conn.execute(
-        "select count(*) from pg_stat_activity where application_name like 'holdfast%'"
-    ).fetchone()
-    assert row is not None
-    return {"connections": int(str(row[0]))}
-
-
-def _median(samples: list[dict[str, int]], name: str) -> int:
-    return int(statistics.median(sample[name] for sample in samples))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=["drain", "latency", "idle", "blame", "endure"])
+    parser.add_argument("--only", choices=["drain", "latency", "idle", "blame", "bulk"])
     parser.add_argument("--runs", type=int, default=5, help="of draining")
-    parser.add_argument("--tasks", type=int, default=ENDURE_TASKS, help="to endure")
     parser.add_argument("--write", metavar="FILE")
     chosen = parser.parse_args()
     found: dict[str, object] = {"about": about()}
@@ -265,8 +201,11 @@ def main() -> None:
         if chosen.only in (None, "blame"):
             name = "one that kills its process / none, among 400,000"
             found[name] = pairs(3, ("0", "1"), lambda guilty: blame(url, int(guilty)))
-        if chosen.only == "endure":
-            found["endure"] = endure(url, chosen.tasks)
+        if chosen.only in (None, "bulk"):
+            for work in BULK_TASKS:
+                kinds = f"single.{work}", f"bulk.{work}"
+                found[f"{work}: in bulk / one by one"] = pairs(5, kinds, lambda kind: bulk(url, kind))
+                print(found[f"{work}: in bulk / one by one"], flush=True)
     write(chosen.write, found)
 
 

@@ -9,7 +9,7 @@ import os
 import time
 from typing import Any
 
-from holdfast import Backoff, Fail, Holdfast, Retry, Snooze, Task
+from holdfast import Backoff, Cron, Fail, Holdfast, Retry, Snooze, Task
 
 RECORD = "HOLDFAST_TEST_RECORD"
 # With the old version of the app, as during a deploy, some kinds are not there.
@@ -46,6 +46,11 @@ async def keyed(task: Task[object]) -> None:
 async def leave_a_line(task: Task[object]) -> str:
     effect("start", task)
     return "done"
+
+
+@app.task("scheduled", schedule=Cron("0 0 1 * *", name="monthly"))
+async def scheduled(task: Task[object]) -> None:
+    effect("start", task)
 
 
 @app.task("sleep", timeout=120, backoff=SOON)

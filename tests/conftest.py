@@ -128,8 +128,8 @@ def trees(world: World, url: str, tmp_path: Path) -> Iterator[Callable[..., Tree
     """Makes real workers, and ends them with the test; they run through the pooler where there is one."""
     made: list[Tree] = []
 
-    def make(name: str = "a", at: str = url) -> Tree:
-        made.append(Tree(at, tmp_path, name))
+    def make(name: str = "a", at: str = url, app: str = "tests.apps:app") -> Tree:
+        made.append(Tree(at, tmp_path, name, app))
         return made[-1]
 
     yield make

@@ -3,6 +3,7 @@
 
 from tests.fault import Fault
 from tests.faults_of_flow import FLOW
+from tests.faults_of_shapes import SHAPES
 
 SQL = "store/tasks.sql"
 SQL_TABLES = "store/migrations/0001_tasks.up.sql"
@@ -14,232 +15,252 @@ SUPERVISOR = "runtime/supervisor.py"
 EXECUTOR = "runtime/executor.py"
 RUNS = "runtime/runs.py"
 
-FAULTS = FLOW | {
-    "no-fence": Fault(SQL, "where c.id = v.id and c.fence = v.fence offset 0", "where c.id = v.id offset 0"),
-    "no-fence-on-retry": Fault(
-        SQL, "where c.id = v.id and c.fence = v.fence offset 0", "where c.id = v.id offset 0", 1
-    ),
-    "fence-does-not-grow": Fault(
-        SQL, "select nextval('holdfast.fence') as fence", "select 1::bigint as fence"
-    ),
-    "claim-takes-locked-rows": Fault(
-        SQL,
-        "            for update skip locked\n        ) x\n        limit %(limit)s\n    ))\n    returning r.id, r.run_at, r.timeout_seconds",
-        "        ) x\n        limit %(limit)s\n    ))\n    returning r.id, r.run_at, r.timeout_seconds",
-    ),
-    "claim-before-its-time": Fault(SQL, "and c.run_at <= least(l.run_to, now())", ""),
-    "claim-ignores-priority": Fault(
-        SQL, "and c.priority = l.priority\n                and c.run_at", "and c.run_at"
-    ),
-    "settle-aborts-its-caller": Fault(SETTLE, "if not rest and idle:", "if not rest:"),
-    "gate-never-opens": Fault(
-        SQL,
-        "where b.name = g.name and g.idle and g.served and not g.unknown_to_some",
-        "where false and g.idle",
-    ),
-    "success-stays-alive": Fault(
-        SQL,
-        "    delete from holdfast.tasks t\n    using gone g\n",
-        "    update holdfast.tasks t\n    set progress = 1\n    from gone g\n",
-    ),
-    "failure-not-recorded": Fault(
-        SQL,
-        "    from gone g\n    join changed c on c.id = g.id\n    cross join clock k\n), counted",
-        "    from gone g\n    join changed c on c.id = g.id\n    cross join clock k\n    where false\n), counted",
-    ),
-    "error-not-kept": Fault(
-        SQL, "failure_class = coalesce(g.failure_class, t.failure_class)", "failure_class = null"
-    ),
-    "re-entry-below-the-floor": Fault(
-        SQL,
-        "else greatest(t.run_at, c.now + make_interval(secs => g.after_seconds), clock_timestamp()) end",
-        "else t.run_at + make_interval(secs => g.after_seconds) end",
-    ),
-    "resume-below-the-floor": Fault(
-        SQL, "mark_reason = null, run_at = greatest(t.run_at, clock_timestamp())", "mark_reason = null"
-    ),
-    "lost-worker-renews": Fault(SQL, "and w.lost_at is null and w.lease_expires_at > now()", ""),
-    "cancel-marks-a-running-task": Fault(
-        SQL,
-        "    from (select id from dropped union all select id from stepped_out) d\n    where t.id = d.id and t.mark is null",
-        "    from facts d\n    where t.id = d.id and t.mark is null",
-    ),
-    "pause-forgets-waiting": Fault(
-        SQL,
-        "where t.mark is null and t.id in (select id from dropped union all select id from stepped_out)",
-        "where t.mark is null and t.id in (select id from dropped)",
-    ),
-    "redrive-takes-paused": Fault(
-        SQL, "t.mark in ('failed', 'cancelled')\n    returning", "t.mark is not null\n    returning"
-    ),
-    "key-taken-over-at-once": Fault(SQL, "where k.expires_at <= clock\n", "where true\n"),
-    "key-payload-not-compared": Fault(SQL, "elsif not one.same then", "elsif false then"),
-    "keys-in-given-order": Fault(
-        SQL,
-        "        order by w.kind, w.key\n        on conflict",
-        "        order by random()\n        on conflict",
-    ),
-    "follow-up-lost": Fault(SQL, "            exit when queued;", "            exit;"),
-    "coalesced-task-not-held": Fault(SQL, "                for key share of r;", "                ;"),
-    "snooze-spends-an-attempt": Fault(
-        DECIDE, "Counters(polls=1)", "Counters(attempts=1, failures=1, polls=1)"
-    ),
-    "release-spends-an-attempt": Fault(
-        DECIDE,
-        "return Verdict(Move.RELEASE, after_seconds",
-        "return Verdict(Move.RELEASE, _ATTEMPT, after_seconds",
-    ),
-    "retried-for-ever": Fault(DECIDE, "if claim.failures + 1 >= (", "if claim.failures - 10**9 >= ("),
-    "terminal-error-retried": Fault(DECIDE, "if not rule.retried:", "if False:"),
-    "neighbours-accused": Fault(
-        DECIDE, "crashes = claim.crashes + int(alone)", "crashes = claim.crashes + 1"
-    ),
-    "rate-limit-spends": Fault(DECIDE, "RATE_LIMITS_FREE = 20", "RATE_LIMITS_FREE = 0"),
-    "backoff-without-a-floor": Fault(
-        "core/backoff.py", "jitter.uniform(0.5, 1.0)", "jitter.uniform(0.0, 1.0)"
-    ),
-    "backoff-without-a-cap": Fault(
-        "core/backoff.py",
-        "min(self.cap_seconds, self.base_seconds * 2.0 ** min(failures, 32))",
-        "self.base_seconds * 2.0 ** min(failures, 32)",
-    ),
-    "expired-task-starts": Fault(
-        "core/task.py",
-        "return self.expires_at is not None and self.expires_at <= self.claimed_at",
-        "return False",
-    ),
-    "floor-passes-an-open-transaction": Fault(
-        FLOOR, "return max(followed, seen.at - _FOLLOW)", "return seen.at"
-    ),
-    "floor-passes-a-full-claim": Fault(
-        FLOOR, "reached = last[lane] if lane == stopped_at else seen.at", "reached = seen.at"
-    ),
-    "floor-survives-a-clock-step": Fault(
-        FLOOR, "            self.reset()\n        self._latest", "            pass\n        self._latest"
-    ),
-    "number-that-has-ended-taken-for-given-out": Fault(
-        SQL,
-        "case when exists (select from picked) then pg_current_xact_id()::text::bigint end as polls",
-        "pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1 as polls",
-    ),
-    "sweep-never-starts": Fault(FLOOR, "        return now >= self._due_at", "        return False"),
-    "late-result-in-silence": Fault(
-        SETTLE, "        if not late:\n            return", "        if late is not None:\n            return"
-    ),
-    "bad-result-holds-up-its-group": Fault(
-        SETTLE, "            if len(group) > 1:", "            if len(group) > 1_000:"
-    ),
-    "stray-claims-kept": Fault(
-        STORE, "if (claim.id, claim.fence) in known else", "if known is not None else"
-    ),
-    "answer-lost-means-late": Fault(
-        SETTLE, "before = set(await cursor.fetchall())", "before = set[object]()"
-    ),
-    "no-partition-no-settle": Fault(
-        SETTLE, "if error.diag.constraint_name is not None or table not in PARTITIONED:", "if True:"
-    ),
-    "detach-stops-everyone": Fault(
-        "store/partitions.py", 'how = "finalize" if pending else "concurrently"', 'how = ""'
-    ),
-    "migration-keeps-no-way-back": Fault(
-        "store/migrations/0001_tasks.down.sql", "    holdfast.tasks;", "    holdfast.task_keys_gone;"
-    ),
-    "cancel-forgotten": Fault(
-        SQL,
-        "when g.move = 'cancel' or g.asked is not null then 'cancelled'",
-        "when g.move = 'cancel' then 'cancelled'",
-    ),
-    "death-alone-never-counts": Fault(
-        STORE, "return WorkerLost(alone=alone, how", "return WorkerLost(alone=False, how"
-    ),
-    "tree-killer-never-suspected": Fault(STORE, "suspect=lost_before)", "suspect=False)"),
-    "a-lost-tree-accuses-all": Fault(STORE, "suspect=lost_before)", "suspect=True)"),
-    "infinity-stops-every-claim": Fault(
-        SQL_TABLES,
-        "times_are_finite check (run_at < '9999-01-01'",
-        "times_are_finite check (true or run_at < '9999-01-01'",
-    ),
-    "replaced-task-taken-for-started": Fault(
-        SQL, "            continue when exists (", "            continue when false and exists ("
-    ),
-    "key-taken-from-a-waiting-task": Fault(
-        SQL, "where t.id = k.task_id and (t.mark is null or t.mark = 'paused')", "where false"
-    ),
-    "sweep-narrows-to-nothing": Fault(
-        FLOOR, "self._upper - self._lower) / 2, _NARROWEST)", "self._upper - self._lower) / 2, timedelta(0))"
-    ),
-    "floor-passes-a-paused-queue": Fault(FLOOR, "if lane[0] not in unread:", "if True:"),
-    "child-not-released": Fault(SUPERVISOR, "        self._keep(self._burials.bury(child))\n", ""),
-    "renewal-stops": Fault("runtime/leases.py", "        if not children:\n", "        if True:\n"),
-    "lease-outlived": Fault(
-        SUPERVISOR, "if asleep or now < child.lease_until - margin or not child.ready:", "if True:"
-    ),
-    "deadline-not-enforced": Fault(SUPERVISOR, "if overdue and not child.overdue:", "if False:"),
-    "recycled-without-successor": Fault(
-        SUPERVISOR, "child.successor = await self._start()", "self._send_away(child, Leaving.RECYCLED)"
-    ),
-    "maintenance-never-looks": Fault("runtime/maintenance.py", '            ("look", self._look),\n', ""),
-    "executors-obey-the-group": Fault(
-        "cli/executor.py", "signal.signal(number, lambda *_: None)", "signal.signal(number, signal.SIG_DFL)"
-    ),
-    "neighbours-pay": Fault("runtime/child.py", "        if not self.died:\n", "        if False:\n"),
-    "cancel-not-heard": Fault(EXECUTOR, "self._aside(self._stop_what_was_cancelled())", "pass"),
-    "reconciliation-off": Fault(
-        "runtime/intake.py", "            await self._store.reconcile(conn, self._worker, self._held())\n", ""
-    ),
-    "drain-spends-an-attempt": Fault(
-        EXECUTOR,
-        'self._runs.stop_all(Released(Release.DRAINED), "the worker is leaving")',
-        'self._runs.stop_all(__import__("holdfast").Fail("X", "drained"), "the worker is leaving")',
-    ),
-    "once-means-for-ever": Fault(EXECUTOR, "want = min(want, 1 - self._claimed)", "pass"),
-    "unknown-kind-fails": Fault(
-        EXECUTOR,
-        "self._settle(claim, Released(Release.NO_HANDLER))",
-        'self._settle(claim, __import__("holdfast").Fail("TASK_PAYLOAD_UNSUPPORTED", "no handler"))',
-    ),
-    "process-outlives-its-time": Fault(RUNS, "            run.solo.kill()\n", "            pass\n"),
-    "invalid-ones-pile-up": Fault(EXECUTOR, "        if self._filling:\n", "        if False:\n"),
-    "nobody-runs-alone": Fault(RUNS, "        if claim.alone:\n", "        if False:\n"),
-    "flight-not-recorded": Fault(
-        RUNS, "        self._flight.start(slot, claim.id, claim.fence, run.deadline_at)\n", ""
-    ),
-    "exit-takes-its-process-along": Fault(
-        "runtime/execute.py",
-        "except (Exception, SystemExit, KeyboardInterrupt) as error:",
-        "except Exception as error:",
-        1,
-    ),
-    "lost-answer-forgotten": Fault(
-        "runtime/settling.py",
-        "        except LinkLost:\n            pass\n",
-        "        except LinkLost:\n            return Settled((), ())\n",
-    ),
-    "hints-not-heard": Fault("runtime/hints.py", "if hint.payload in self._queues:", "if False:"),
-    "queues-in-any-order": Fault(
-        "cli/worker.py", 'for queue in queues.split(",")', 'for queue in sorted(queues.split(","))'
-    ),
-    "unroutable-waits-for-ever": Fault(
-        "store/gates.py", '{"grace": grace_seconds, "limit"', '{"grace": 10.0**9, "limit"'
-    ),
-    "log-reader-stops-the-worker": Fault(
-        "observe/log.py", "if not stat.S_ISREG(os.fstat(descriptor).st_mode):", "if False:"
-    ),
-    "torn-flight": Fault("runtime/flight.py", 'struct.Struct("<16sdq")', 'struct.Struct("<q16sd")'),
-    "outcome-taken-as-it-is": Fault(
-        "runtime/execute.py",
-        "        return _said(handler, answer)\n",
-        "        return answer  # type: ignore\n",
-    ),
-    "group-signal-kills-what-runs-apart": Fault(
-        "runtime/solo.py",
-        "            signal.signal(unheard, lambda *_: None)\n",
-        "            signal.signal(unheard, signal.SIG_DFL)\n",
-    ),
-    "orphan-complains": Fault(
-        "runtime/solo.py", "                except ConnectionError:\n", "                except KeyError:\n"
-    ),
-    "requeued-called-failed": Fault(
-        "observe/log.py", 'Move.SNOOZE: "task.requeued"', 'Move.SNOOZE: "task.failed"'
-    ),
-}
+FAULTS = (
+    FLOW
+    | SHAPES
+    | {
+        "no-fence": Fault(
+            SQL, "where c.id = v.id and c.fence = v.fence offset 0", "where c.id = v.id offset 0"
+        ),
+        "no-fence-on-retry": Fault(
+            SQL, "where c.id = v.id and c.fence = v.fence offset 0", "where c.id = v.id offset 0", 1
+        ),
+        "fence-does-not-grow": Fault(
+            SQL, "select nextval('holdfast.fence') as fence", "select 1::bigint as fence"
+        ),
+        "claim-takes-locked-rows": Fault(
+            SQL,
+            "            for update skip locked\n        ) x\n        limit %(limit)s\n    ))\n    returning r.id, r.run_at, r.timeout_seconds",
+            "        ) x\n        limit %(limit)s\n    ))\n    returning r.id, r.run_at, r.timeout_seconds",
+        ),
+        "claim-before-its-time": Fault(SQL, "and c.run_at <= least(l.run_to, now())", ""),
+        "claim-ignores-priority": Fault(
+            SQL, "and c.priority = l.priority\n                and c.run_at", "and c.run_at"
+        ),
+        "settle-aborts-its-caller": Fault(SETTLE, "if not rest and idle:", "if not rest:"),
+        "gate-never-opens": Fault(
+            SQL,
+            "where b.name = g.name and g.idle and g.served and not g.unknown_to_some",
+            "where false and g.idle",
+        ),
+        "success-stays-alive": Fault(
+            SQL,
+            "    delete from holdfast.tasks t\n    using gone g\n",
+            "    update holdfast.tasks t\n    set progress = 1\n    from gone g\n",
+        ),
+        "failure-not-recorded": Fault(
+            SQL,
+            "    from gone g\n    join changed c on c.id = g.id\n    cross join clock k\n), counted",
+            "    from gone g\n    join changed c on c.id = g.id\n    cross join clock k\n    where false\n), counted",
+        ),
+        "error-not-kept": Fault(
+            SQL, "failure_class = coalesce(g.failure_class, t.failure_class)", "failure_class = null"
+        ),
+        "re-entry-below-the-floor": Fault(
+            SQL,
+            "else greatest(t.run_at, c.now + make_interval(secs => g.after_seconds), clock_timestamp()) end",
+            "else t.run_at + make_interval(secs => g.after_seconds) end",
+        ),
+        "resume-below-the-floor": Fault(
+            SQL, "mark_reason = null, run_at = greatest(t.run_at, clock_timestamp())", "mark_reason = null"
+        ),
+        "lost-worker-renews": Fault(SQL, "and w.lost_at is null and w.lease_expires_at > now()", ""),
+        "cancel-marks-a-running-task": Fault(
+            SQL,
+            "    from (select id from dropped union all select id from stepped_out) d\n    where t.id = d.id and t.mark is null",
+            "    from facts d\n    where t.id = d.id and t.mark is null",
+        ),
+        "pause-forgets-waiting": Fault(
+            SQL,
+            "where t.mark is null and t.id in (select id from dropped union all select id from stepped_out)",
+            "where t.mark is null and t.id in (select id from dropped)",
+        ),
+        "redrive-takes-paused": Fault(
+            SQL, "t.mark in ('failed', 'cancelled')\n    returning", "t.mark is not null\n    returning"
+        ),
+        "key-taken-over-at-once": Fault(SQL, "where k.expires_at <= clock\n", "where true\n"),
+        "key-payload-not-compared": Fault(SQL, "elsif not one.same then", "elsif false then"),
+        "keys-in-given-order": Fault(
+            SQL,
+            "        order by w.kind, w.key\n        on conflict",
+            "        order by random()\n        on conflict",
+        ),
+        "follow-up-lost": Fault(SQL, "            exit when queued;", "            exit;"),
+        "coalesced-task-not-held": Fault(SQL, "                for key share of r;", "                ;"),
+        "snooze-spends-an-attempt": Fault(
+            DECIDE, "Counters(polls=1)", "Counters(attempts=1, failures=1, polls=1)"
+        ),
+        "release-spends-an-attempt": Fault(
+            DECIDE,
+            "return Verdict(Move.RELEASE, after_seconds",
+            "return Verdict(Move.RELEASE, _ATTEMPT, after_seconds",
+        ),
+        "retried-for-ever": Fault(DECIDE, "if claim.failures + 1 >= (", "if claim.failures - 10**9 >= ("),
+        "terminal-error-retried": Fault(DECIDE, "if not rule.retried:", "if False:"),
+        "neighbours-accused": Fault(
+            DECIDE, "crashes = claim.crashes + int(alone)", "crashes = claim.crashes + 1"
+        ),
+        "rate-limit-spends": Fault(DECIDE, "RATE_LIMITS_FREE = 20", "RATE_LIMITS_FREE = 0"),
+        "backoff-without-a-floor": Fault(
+            "core/backoff.py", "jitter.uniform(0.5, 1.0)", "jitter.uniform(0.0, 1.0)"
+        ),
+        "backoff-without-a-cap": Fault(
+            "core/backoff.py",
+            "min(self.cap_seconds, self.base_seconds * 2.0 ** min(failures, 32))",
+            "self.base_seconds * 2.0 ** min(failures, 32)",
+        ),
+        "expired-task-starts": Fault(
+            "core/task.py",
+            "return self.expires_at is not None and self.expires_at <= self.claimed_at",
+            "return False",
+        ),
+        "floor-passes-an-open-transaction": Fault(
+            FLOOR, "return max(followed, seen.at - _FOLLOW)", "return seen.at"
+        ),
+        "floor-passes-a-full-claim": Fault(
+            FLOOR, "reached = last[lane] if lane == stopped_at else seen.at", "reached = seen.at"
+        ),
+        "floor-survives-a-clock-step": Fault(
+            FLOOR, "            self.reset()\n        self._latest", "            pass\n        self._latest"
+        ),
+        "number-that-has-ended-taken-for-given-out": Fault(
+            SQL,
+            "case when exists (select from picked) then pg_current_xact_id()::text::bigint end",
+            "pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1",
+        ),
+        "sweep-never-starts": Fault(FLOOR, "        return now >= self._due_at", "        return False"),
+        "late-result-in-silence": Fault(
+            SETTLE,
+            "        if not late:\n            return",
+            "        if late is not None:\n            return",
+        ),
+        "bad-result-holds-up-its-group": Fault(
+            SETTLE, "            if len(group) > 1:", "            if len(group) > 1_000:"
+        ),
+        "stray-claims-kept": Fault(
+            STORE, "if (claim.id, claim.fence) in known else", "if known is not None else"
+        ),
+        "answer-lost-means-late": Fault(
+            SETTLE, "before = set(await cursor.fetchall())", "before = set[object]()"
+        ),
+        "no-partition-no-settle": Fault(
+            SETTLE, "if error.diag.constraint_name is not None or table not in PARTITIONED:", "if True:"
+        ),
+        "detach-stops-everyone": Fault(
+            "store/partitions.py", 'how = "finalize" if pending else "concurrently"', 'how = ""'
+        ),
+        "migration-keeps-no-way-back": Fault(
+            "store/migrations/0001_tasks.down.sql", "    holdfast.tasks;", "    holdfast.task_keys_gone;"
+        ),
+        "cancel-forgotten": Fault(
+            SQL,
+            "when g.move = 'cancel' or g.asked is not null then 'cancelled'",
+            "when g.move = 'cancel' then 'cancelled'",
+        ),
+        "death-alone-never-counts": Fault(
+            STORE, "return WorkerLost(alone=alone, how", "return WorkerLost(alone=False, how"
+        ),
+        "tree-killer-never-suspected": Fault(STORE, "suspect=lost_before)", "suspect=False)"),
+        "a-lost-tree-accuses-all": Fault(STORE, "suspect=lost_before)", "suspect=True)"),
+        "infinity-stops-every-claim": Fault(
+            SQL_TABLES,
+            "times_are_finite check (run_at < '9999-01-01'",
+            "times_are_finite check (true or run_at < '9999-01-01'",
+        ),
+        "replaced-task-taken-for-started": Fault(
+            SQL, "            continue when exists (", "            continue when false and exists ("
+        ),
+        "key-taken-from-a-waiting-task": Fault(
+            SQL, "where t.id = k.task_id and (t.mark is null or t.mark = 'paused')", "where false"
+        ),
+        "sweep-narrows-to-nothing": Fault(
+            FLOOR,
+            "self._upper - self._lower) / 2, _NARROWEST)",
+            "self._upper - self._lower) / 2, timedelta(0))",
+        ),
+        "floor-passes-a-paused-queue": Fault(FLOOR, "if lane[0] not in unread:", "if True:"),
+        "child-not-released": Fault(
+            SUPERVISOR, "        self._errands.send(self._burials.bury(child))\n", ""
+        ),
+        "renewal-stops": Fault("runtime/leases.py", "        if not children:\n", "        if True:\n"),
+        "lease-outlived": Fault(
+            SUPERVISOR, "if asleep or now < child.lease_until - margin or not child.ready:", "if True:"
+        ),
+        "deadline-not-enforced": Fault(SUPERVISOR, "if overdue and not child.overdue:", "if False:"),
+        "recycled-without-successor": Fault(
+            SUPERVISOR, "child.successor = await self._start()", "self._send_away(child, Leaving.RECYCLED)"
+        ),
+        "maintenance-never-looks": Fault("runtime/maintenance.py", '            ("look", self._look),\n', ""),
+        "executors-obey-the-group": Fault(
+            "cli/executor.py",
+            "signal.signal(number, lambda *_: None)",
+            "signal.signal(number, signal.SIG_DFL)",
+        ),
+        "neighbours-pay": Fault("runtime/child.py", "        if not self.died:\n", "        if False:\n"),
+        "cancel-not-heard": Fault(EXECUTOR, "self._errands.send(self._cancels.ask(now))", "pass"),
+        "reconciliation-off": Fault(
+            "runtime/intake.py",
+            "            await self._store.reconcile(conn, self._worker, self._held())\n",
+            "",
+        ),
+        "drain-spends-an-attempt": Fault(
+            EXECUTOR,
+            'self._runs.stop_all(Released(Release.DRAINED), "the worker is leaving")',
+            'self._runs.stop_all(__import__("holdfast").Fail("X", "drained"), "the worker is leaving")',
+        ),
+        "once-means-for-ever": Fault(EXECUTOR, "want = min(want, 1 - self._claimed)", "pass"),
+        "unknown-kind-fails": Fault(
+            "runtime/starting.py",
+            "self._verdicts.of(claim, Released(Release.NO_HANDLER))",
+            'self._verdicts.of(claim, __import__("holdfast").Fail("TASK_PAYLOAD_UNSUPPORTED", "no handler"))',
+        ),
+        "process-outlives-its-time": Fault(RUNS, "            run.solo.kill()\n", "            pass\n"),
+        "invalid-ones-pile-up": Fault(
+            "runtime/starting.py", "        if self._filling:\n", "        if False:\n"
+        ),
+        "nobody-runs-alone": Fault(RUNS, "        if claim.alone:\n", "        if False:\n"),
+        "flight-not-recorded": Fault(
+            RUNS, "        self._flight.start(slot, claim.id, claim.fence, run.deadline_at)\n", ""
+        ),
+        "exit-takes-its-process-along": Fault(
+            "runtime/execute.py",
+            "except (Exception, SystemExit, KeyboardInterrupt) as error:",
+            "except Exception as error:",
+            1,
+        ),
+        "lost-answer-forgotten": Fault(
+            "runtime/settling.py",
+            "        except LinkLost:\n            pass\n",
+            "        except LinkLost:\n            return Settled((), ())\n",
+        ),
+        "hints-not-heard": Fault("runtime/hints.py", "if hint.payload in self._queues:", "if False:"),
+        "queues-in-any-order": Fault(
+            "cli/worker.py", 'for queue in queues.split(",")', 'for queue in sorted(queues.split(","))'
+        ),
+        "unroutable-waits-for-ever": Fault(
+            "store/gates.py", '{"grace": grace_seconds, "limit"', '{"grace": 10.0**9, "limit"'
+        ),
+        "log-reader-stops-the-worker": Fault(
+            "observe/log.py", "if not stat.S_ISREG(os.fstat(descriptor).st_mode):", "if False:"
+        ),
+        "torn-flight": Fault("runtime/flight.py", 'struct.Struct("<16sdq")', 'struct.Struct("<q16sd")'),
+        "outcome-taken-as-it-is": Fault(
+            "runtime/execute.py",
+            "        return _said(handler, answer)\n",
+            "        return answer  # type: ignore\n",
+        ),
+        "group-signal-kills-what-runs-apart": Fault(
+            "runtime/solo.py",
+            "            signal.signal(unheard, lambda *_: None)\n",
+            "            signal.signal(unheard, signal.SIG_DFL)\n",
+        ),
+        "orphan-complains": Fault(
+            "runtime/solo.py",
+            "                except ConnectionError:\n",
+            "                except KeyError:\n",
+        ),
+        "requeued-called-failed": Fault(
+            "observe/log.py", 'Move.SNOOZE: "task.requeued"', 'Move.SNOOZE: "task.failed"'
+        ),
+    }
+)

@@ -9,8 +9,8 @@ LIMITS = "store/limits.sql"
 FLOW = {
     "claim-ignores-a-closed-kind": Fault(
         SQL,
-        "    where p.bucket is null\n        and p.kind <> all ((select d.kinds from doors d)::text[])\n",
-        "    where p.bucket is null\n",
+        "select p.*, p.kind = any ((select d.kinds from doors d)::text[]) or p.queue",
+        "select p.*, p.queue",
     ),
     "claim-ignores-a-paused-queue": Fault(SQL, "            where q.paused_at is null\n", ""),
     "door-left-open": Fault(
@@ -57,22 +57,55 @@ FLOW = {
         "where %(by)s <> 'code' or b.set_by is null or b.set_by in ('code', 'default');",
         "where %(by)s <> '';",
     ),
-    "prefetch-beyond-slots": Fault("store/slots.py", "self._used.update(claim.limits)", "pass"),
+    "at-once-beyond-the-limit": Fault(
+        SQL, "else b.capacity end - coalesce(u.slots, 0)) as slots", "else b.capacity end) as slots"
+    ),
+    "at-once-past-those-who-wait": Fault(
+        SQL,
+        "                and (select true from holdfast.waiting c where c.bucket = w.name limit 1) is null\n",
+        "",
+    ),
+    "at-once-unguarded": Fault(
+        SQL,
+        "        where hashtext(n.name) & 16383 = any (guarded)\n        group by n.name",
+        "        group by n.name",
+    ),
+    "turn-served-unguarded": Fault(
+        SQL, "case when o.paused or not o.guarded then 0 end", "case when o.paused then 0 end"
+    ),
+    "at-once-though-paused": Fault(
+        SQL,
+        "                and coalesce(b.paused_at, r.paused_at) is null\n                and coalesce(b.rate_count",
+        "                and coalesce(b.rate_count",
+    ),
+    "at-once-though-rated": Fault(
+        SQL,
+        "                and coalesce(b.rate_count, r.rate_count) is null\n",
+        "",
+    ),
+    "prefetch-beyond-slots": Fault("store/slots.py", "self._used[name] += 1", "pass"),
     "old-connection-frees-again": Fault(
-        SQL, "and c.epoch = of_epoch and c.slots <= f.slots", "and c.slots <= f.slots"
+        SQL,
+        "where s.bucket = f.name and s.worker = holder and s.epoch = of_epoch",
+        "where s.bucket = f.name and s.worker = holder",
     ),
     "turn-never-offered-again": Fault(
         SQL, "holdfast.offer(array(select m.bucket from missing m))", "holdfast.offer('{}')"
     ),
     "turn-not-held": Fault(
         SQL,
-        "    group by w.bucket\n    order by w.bucket\n    -- A turn that is there is held until this commits: whoever served it before could not see these tasks.\n    on conflict (bucket) do update set turn = excluded.turn where false\n",
-        "    group by w.bucket\n    order by w.bucket\n    on conflict (bucket) do nothing\n",
+        "    on conflict (bucket) do update set queue = excluded.queue, kind = excluded.kind\n    where t.bucket like 'lane%' and (t.queue, t.kind) is distinct from (excluded.queue, excluded.kind);\n",
+        "    on conflict (bucket) do nothing\n",
     ),
     "offer-not-held": Fault(
         SQL,
-        "    -- One that is there is held until the caller commits, and so is looked at after that.\n    on conflict (bucket) do update set turn = excluded.turn where false\n",
+        "    on conflict (bucket) do update set queue = excluded.queue, kind = excluded.kind\n    where (t.queue, t.kind) is distinct from (excluded.queue, excluded.kind)\n",
         "    on conflict (bucket) do nothing\n",
+    ),
+    "turn-of-any-kind": Fault(
+        SQL,
+        "        order by x.bucket, x.priority, x.position, x.id\n",
+        "        order by x.bucket, x.kind\n",
     ),
     "turn-without-floor": Fault(
         "store/turns.py", "max(0, turn - SLACK_MICROSECONDS)", "min(0, turn - SLACK_MICROSECONDS)"
@@ -109,7 +142,7 @@ FLOW = {
         "api/kinds.py", "    return bucket_of_key(handler.kind, field, value)\n", "    return None\n"
     ),
     "holders-not-named": Fault(
-        "store/browse.py", "    held = holders or {}\n", "    held: dict[str, int] = {}\n"
+        "store/why.py", "    held = holders or {}\n", "    held: dict[str, int] = {}\n"
     ),
-    "lane-head-not-named": Fault("store/browse.py", "        if lane is not None:\n", "        if False:\n"),
+    "lane-head-not-named": Fault("store/why.py", "    if facts.lane is not None:\n", "    if False:\n"),
 }

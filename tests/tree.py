@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,14 @@ async def until(condition: Callable[[], object], seconds: float = 20.0, what: st
         assert waited < seconds, f"waited {waited:.1f} s for {what or condition}"
         await asyncio.sleep(0.01)
     return time.monotonic() - began
+
+
+async def until_true(condition: Callable[[], Awaitable[bool]], seconds: float, what: str) -> None:
+    """The same for something that has to be asked for."""
+    began = time.monotonic()
+    while not await condition():
+        assert time.monotonic() - began < seconds, f"waited {seconds:g} s for {what}"
+        await asyncio.sleep(0.05)
 
 
 @dataclass(frozen=True, slots=True)

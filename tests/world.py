@@ -16,6 +16,7 @@ from holdfast.core.state import State
 from holdfast.core.task import Claim, NewTask, TaskView
 from holdfast.store.floor import Floor
 from holdfast.store.gates import Gates
+from holdfast.store.leasing import AtOnce
 from holdfast.store.operate import Operator
 from holdfast.store.pool import Conn, connect
 from holdfast.store.settle import Settled
@@ -64,6 +65,7 @@ select 'a bucket with work, room and no turn: ' || w.bucket
 from (select distinct bucket from holdfast.waiting) w
 left join holdfast.buckets b on b.name = w.bucket
 where not exists (select from holdfast.turns t where t.bucket = w.bucket)
+    and w.bucket not like 'after:%'
     and (select coalesce(sum(s.slots), 0) from holdfast.slots s where s.bucket = w.bucket)
         < coalesce(b.capacity, case when w.bucket like 'lane%' then 1 else 1000000 end)
     and (w.bucket not like 'lane%' or (
@@ -72,6 +74,11 @@ where not exists (select from holdfast.turns t where t.bucket = w.bucket)
             and (t.mark is null or t.bucket like 'lane!:%' and t.mark in ('failed', 'paused'))
         order by t.position limit 1
     ) in (select o.id from holdfast.waiting o))
+union all
+select 'a follow-up that nobody will release: ' || t.id::text
+from holdfast.tasks t
+where t.bucket = 'after:' || t.id
+    and not exists (select from holdfast.followups f where f.task_id = t.id and f.released_at is null)
 union all
 select 'a fence accepted twice: ' || f.fence || ' ' || f.id::text from (
     select id, fence from holdfast.task_history
@@ -138,19 +145,22 @@ class World:
         worker = worker or self.worker
         conn = conn or self.conn
         await self.register(worker)
-        claimed = await self.store.claim(conn, Floor(queues), worker, limit)
+        cursor = await conn.execute("select distinct kind from holdfast.tasks")
+        there = [kind for (kind,) in await cursor.fetchall()]
+        at_once = AtOnce(limit, kinds or there)
+        claimed = await self.store.claim(conn, Floor(queues), worker, limit, at_once=at_once)
         claims = list(claimed.claims)
         if len(claims) < limit:
-            cursor = await conn.execute("select distinct kind from holdfast.tasks")
-            there = [kind for (kind,) in await cursor.fetchall()]
             turns = Turns(queues, kinds or there)
-            claims += await self.store.claim_waiting(conn, turns, worker, limit - len(claims), kinds=kinds)
+            claims += await self.store.leasing.claim_waiting(
+                conn, turns, worker, limit - len(claims), kinds=kinds
+            )
         return claims
 
-    async def register(self, worker: str) -> None:
+    async def register(self, worker: str, queues: Sequence[str] = (), kinds: Sequence[str] = ()) -> None:
         if worker not in self._registered:
             self._registered.add(worker)
-            await self.store.register(self.conn, worker, "test", LEASE_SECONDS)
+            await self.store.register(self.conn, worker, "test", LEASE_SECONDS, queues=queues, kinds=kinds)
 
     async def claim_one(self, **options: object) -> Claim:
         (claim,) = await self.claim(1, **options)  # type: ignore[arg-type]
@@ -164,7 +174,7 @@ class World:
         settled = await self.store.settle(conn or self.conn, group)
         for claim, _ in settled.accepted:
             if claim.limits:
-                await self.store.free_slots(
+                await self.store.leasing.free_slots(
                     conn or self.conn, claim.worker, 0, dict.fromkeys(claim.limits, 1)
                 )
         return settled
@@ -196,7 +206,7 @@ class World:
         ago = timedelta(seconds=seconds)
         async with self.conn.transaction():
             for table, columns in {
-                "tasks": ("run_at", "expires_at", "marked_at"),
+                "tasks": ("run_at", "expires_at", "marked_at", "polling_since", "progressed_at"),
                 "ready": ("run_at",),
                 "running": ("started_at", "deadline_at"),
                 "workers": ("lease_expires_at",),

@@ -11,19 +11,24 @@ if TYPE_CHECKING:
     from holdfast.config import Settings
     from holdfast.core.backoff import Backoff
     from holdfast.core.errors import HoldfastError
-    from holdfast.core.handler import Task
+    from holdfast.core.handler import Bulk, Task
     from holdfast.core.limit import Limit
     from holdfast.core.outcome import Cancel, Complete, Fail, Retry, Snooze
+    from holdfast.core.polling import Polling
+    from holdfast.core.schedule import Cron
 
 __all__ = [
     "Backoff",
+    "Bulk",
     "Cancel",
     "Complete",
+    "Cron",
     "Fail",
     "Holdfast",
     "HoldfastError",
     "Kind",
     "Limit",
+    "Polling",
     "Retry",
     "Settings",
     "Snooze",
@@ -37,13 +42,16 @@ __all__ = [
 # Each name is loaded when it is first used: whoever needs one of them does not pay for all.
 _HOMES = {
     "Backoff": "holdfast.core.backoff",
+    "Bulk": "holdfast.core.handler",
     "Cancel": "holdfast.core.outcome",
     "Complete": "holdfast.core.outcome",
+    "Cron": "holdfast.core.schedule",
     "Fail": "holdfast.core.outcome",
     "Holdfast": "holdfast.app",
     "HoldfastError": "holdfast.core.errors",
     "Kind": "holdfast.api.kinds",
     "Limit": "holdfast.core.limit",
+    "Polling": "holdfast.core.polling",
     "Retry": "holdfast.core.outcome",
     "Settings": "holdfast.config",
     "Snooze": "holdfast.core.outcome",

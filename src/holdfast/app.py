@@ -1,20 +1,18 @@
 """`Holdfast`, the composition root: where kinds meet their handlers, and tasks are handed in."""
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, Unpack
 
-from holdfast.api.codec import Codec, Upgrade, encode_result, payload_type
+from holdfast.api.codec import Codec
+from holdfast.api.declare import KindOptions, check, declare, gather
 from holdfast.api.desk import Desk
 from holdfast.api.handles import TaskHandle
-from holdfast.api.kinds import Intake, Kind, positive
+from holdfast.api.kinds import Intake, Kind
 from holdfast.config import Settings
-from holdfast.core.backoff import Backoff
 from holdfast.core.errors import BadHandler
-from holdfast.core.handler import Handler, Handlers, Isolation, Task
-from holdfast.core.limit import Limit
+from holdfast.core.handler import GATHER_SECONDS, GATHER_SIZE, Bulk, Handler, Handlers, Isolation, Task
 from holdfast.core.outcome import Duration
-from holdfast.core.task import QUEUE_DEFAULT, NewTask
+from holdfast.core.task import NewTask
 from holdfast.store.enqueue import Enqueuer
 from holdfast.store.operate import Operator
 
@@ -40,71 +38,50 @@ class Holdfast:
         """Every kind that this app can run."""
         return {name: kind.handler for name, kind in self._kinds.items()}
 
-    def task(  # noqa: PLR0913 (one name for each thing that a kind can say of itself)
-        self,
-        kind: str,
-        *,
-        queue: str = QUEUE_DEFAULT,
-        timeout: Duration | None = None,
-        max_attempts: int | None = None,
-        backoff: Backoff | None = None,
-        isolation: Isolation | str = Isolation.THREAD,
-        permanent: tuple[type[Exception], ...] = (),
-        rate_limited: tuple[type[Exception], ...] = (),
-        limit: Limit | None = None,
-        per: tuple[str, Limit] | None = None,
-        lane_on_failure: Literal["pass", "block"] = "pass",
-        version: int = 1,
-        upgrades: Mapping[int, Upgrade] | None = None,
+    def task(
+        self, kind: str, *, isolation: Isolation | str = Isolation.THREAD, **options: Unpack[KindOptions]
     ) -> Callable[[Callable[[Task[P]], Any]], Kind[P]]:
         """Have a function handle tasks of a kind; it is given a `Task` and answers a value or an outcome.
 
-        The kind's name stands in the database: it outlives the function's. `upgrades[n]` turns a payload
-        of version n into one of n + 1, for tasks that were enqueued before a deploy.
-
-        `limit` holds for all tasks of the kind, on all workers together; `per=("episode", Limit(…))` for
-        those with the same value of that field of the payload, which are served in turn with the others.
-        After a failed task its lane goes on, or with `lane_on_failure="block"` waits for an operator.
+        The kind's name stands in the database: it outlives the function's. A plain function runs in a
+        thread, or with `isolation="process"` in a process of its own.
         """
         self._check(kind)
-        if max_attempts is not None and max_attempts < 1:
-            raise BadHandler(f"max_attempts of {kind} is {max_attempts}: a task has at least one attempt")
-        if backoff is not None and not isinstance(backoff, Backoff):
-            raise BadHandler(f"backoff of {kind} is {backoff!r}: write Backoff(base_seconds=…)")
-        if isolation not in set(Isolation):
-            raise BadHandler(f"isolation of {kind} is {isolation!r}: it is 'thread' or 'process'")
-        if limit is not None and not isinstance(limit, Limit):
-            raise BadHandler(f"limit of {kind} is {limit!r}: write Limit(running=…)")
-        if per is not None and not isinstance(per[-1], Limit):
-            raise BadHandler(f'per of {kind} is {per!r}: write per=("field", Limit(running=…))')
-        if lane_on_failure not in ("pass", "block"):
-            raise BadHandler(f"lane_on_failure of {kind} is {lane_on_failure!r}: it is 'pass' or 'block'")
+        check(kind, options, isolation)
 
         def take(function: Callable[[Task[P]], Any]) -> Kind[P]:
-            codec = Codec(kind, payload_type(kind, function), version, upgrades or {})
-            handler = Handler(
-                kind=kind,
-                call=function,
-                awaits=inspect.iscoroutinefunction(function),
-                queue=queue,
-                timeout_seconds=None if timeout is None else positive("timeout", timeout),
-                max_attempts=max_attempts,
-                backoff=backoff or Backoff(),
-                isolation=Isolation(isolation),
-                permanent=permanent,
-                rate_limited=rate_limited,
-                decode=codec.decode,
-                encode=encode_result,
-                version=version,
-                limit=limit,
-                per=per,
-                lane_blocks=lane_on_failure == "block",
-            )
-            made: Kind[P] = Kind(function, handler, codec, self._intake)
-            self._kinds[kind] = made
-            return made
+            return self._add(function, declare(kind, function, options, isolation=isolation))
 
         return take
+
+    def bulk_task(
+        self,
+        kind: str,
+        *,
+        size: int = GATHER_SIZE,
+        linger: Duration = GATHER_SECONDS,
+        **options: Unpack[KindOptions],
+    ) -> Callable[[Callable[[Bulk[P]], Any]], Kind[P]]:
+        """Have a function handle many tasks of a kind in one call; it is given a `Bulk` of them.
+
+        It answers a list with one value, outcome or exception for each task in their order, or None when
+        all are done. If the call raises, parts of it are called again until it is known whose fault that
+        was; so a task may be in several calls, and only one that fails alone has failed. A call
+        has up to `size` tasks, and waits for so many no longer than `linger` after the first.
+        """
+        self._check(kind)
+        check(kind, options, Isolation.THREAD)
+        bulk = gather(kind, size, linger)
+
+        def take(function: Callable[[Bulk[P]], Any]) -> Kind[P]:
+            return self._add(function, declare(kind, function, options, bulk=bulk))
+
+        return take
+
+    def _add(self, function: Callable[..., Any], declared: tuple[Handler, Codec]) -> Kind[Any]:
+        made: Kind[Any] = Kind(function, *declared, self._intake)
+        self._kinds[made.name] = made
+        return made
 
     async def enqueue_many(self, tasks: Sequence[NewTask], *, conn: object | None = None) -> list[TaskHandle]:
         """Add tasks of any kinds, made with `kind.new(…)`, in one statement."""

@@ -27,6 +27,7 @@ from holdfast.core.task import Claim, TaskView
 from holdfast.runtime.execute import execute_async, execute_here, prepare
 from holdfast.runtime.finish import Finishing
 from holdfast.store.claimer import Claimer
+from holdfast.store.followups import Followups
 from holdfast.store.migrate import migrate_up
 from holdfast.store.operate import Operator
 from holdfast.store.pool import Conn, connect
@@ -35,9 +36,9 @@ from holdfast.store.tasks import TaskStore
 
 # Every table that a task leaves a trace in.
 TABLES = (
-    "tasks", "ready", "waiting", "running", "cancel_requests", "buckets", "turns", "slots", "rates",
-    "queues", "sweeps", "workers", "maintenance", "task_keys", "settled_deltas", "settled_minutes",
-    "task_history", "task_attempts",
+    "tasks", "ready", "waiting", "running", "cancel_requests", "wakes", "followups", "buckets", "turns",
+    "slots", "rates", "queues", "schedules", "sweeps", "workers", "maintenance", "task_keys",
+    "settled_deltas", "settled_minutes", "task_history", "task_attempts",
 )  # fmt: skip
 _LEASE_SECONDS = 3_600.0
 
@@ -179,7 +180,7 @@ class Bench:
         """Let time pass: everything happened so much earlier."""
         ago = timedelta(seconds=as_seconds(duration))
         moved = {
-            "tasks": ("run_at", "expires_at", "enqueued_at"),
+            "tasks": ("run_at", "expires_at", "enqueued_at", "polling_since", "progressed_at"),
             "ready": ("run_at",),
             "task_keys": ("expires_at",),
             "running": ("started_at", "deadline_at"),
@@ -193,6 +194,7 @@ class Bench:
 
     async def _claim(self, worker: str, kind: str | None, queues: Sequence[str]) -> Claim:
         kinds = sorted(self._handlers)
+        await Followups(self._settings).release(self.conn)
         claimer = Claimer(self._store, queues, worker, kinds=kinds)
         passed: list[Claim] = []
         found: Claim | None = None

@@ -30,6 +30,16 @@ TREES = 3
 # After the last fault: a lease, the look of maintenance, the longest backoff, and what is left to do.
 LIVENESS_SECONDS = 45.0
 RESUME_SECONDS = 2.0
+LEFT = """
+select t.id::text, t.kind, t.attempts, t.failures, t.crashes, t.polls, (t.run_at - now())::text,
+    (now() - r.started_at)::text, w.name
+from holdfast.tasks t
+left join holdfast.running r on r.id = t.id
+left join holdfast.workers w on w.id = r.worker
+where t.mark is null
+order by t.enqueued_at
+limit 3
+"""
 MAX_ATTEMPTS = {"flaky": 1_000}
 KINDS = {
     "quick": 880, "pause": 40, "thread": 30, "flaky": 20, "poll": 15, "hopeless": 8, "straddle": 6,
@@ -120,7 +130,7 @@ def chaos(tasks: int, seed: int, seconds: float) -> tuple[Report, dict[str, obje
             nemesis.round()
         producing.join()
         quiet = time.monotonic()
-        _settle_down(direct, nemesis, quiet)
+        last = _settle_down(direct, nemesis, quiet)
         ended = time.monotonic()
         report = check(direct, producer.acknowledged, trees[0].record, MAX_ATTEMPTS)
         report.expect(
@@ -135,6 +145,7 @@ def chaos(tasks: int, seed: int, seconds: float) -> tuple[Report, dict[str, obje
             "tasks": tasks,
             "seconds under faults": round(quiet - began, 1),
             "seconds until all had ended": round(ended - quiet, 1),
+            "the last of them": last,
             "faults": dict(nemesis.done),
             "answers cut": proxy.cuts,
             "resumed after restart": nemesis.resumed,
@@ -148,15 +159,19 @@ def _around(said: str) -> str:
     return spoken[at : at + 3_000] if at >= 0 else ""
 
 
-def _settle_down(url: str, nemesis: Nemesis, quiet: float) -> None:
+def _settle_down(url: str, nemesis: Nemesis, quiet: float) -> list[tuple[object, ...]]:
+    """Wait until everything has ended; what was there last, the longest first."""
     nemesis.mend()
+    last: list[tuple[object, ...]] = []
     with psycopg.connect(url, autocommit=True) as conn:
         while time.monotonic() - quiet < LIVENESS_SECONDS:
-            row = conn.execute("select count(*) from holdfast.tasks where mark is null").fetchone()
-            if row == (0,):
-                return
+            left = conn.execute(LEFT).fetchall()
+            if not left:
+                break
+            last = left
             nemesis.mend()
             time.sleep(0.1)
+    return last
 
 
 def main() -> int:

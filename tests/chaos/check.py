@@ -27,7 +27,9 @@ def check(  # noqa: PLR0915 (one promise after another)
 ) -> Report:
     """Compare the three records; `acknowledged` is task → kind, as the producers were told."""
     report = Report()
-    with psycopg.connect(url, autocommit=True) as conn:
+    with psycopg.connect(url) as conn:
+        # One moment for all of it: what ends between two looks would be in neither.
+        conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         completed: dict[str, int] = dict(
             conn.execute("select id::text, fence from holdfast.task_history").fetchall()
         )

@@ -33,7 +33,7 @@ def held(**changes: object) -> Claim:
         id="0190", fence=5, kind="video.render", queue="video", priority=2, payload="{}", version=1,
         run_at=NOW, enqueued_at=NOW, expires_at=None, subject=None, trace_id=None, key=None, bucket=None,
         max_attempts=None, timeout_seconds=None, attempts=0, failures=0, crashes=0, polls=0, rate_limits=0,
-        alone=False, claimed_at=NOW, worker="w",
+        alone=False, polled=None, claimed_at=NOW, worker="w",
     )  # fmt: skip
     return claim._replace(**changes)  # type: ignore[arg-type]
 

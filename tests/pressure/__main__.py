@@ -135,11 +135,12 @@ async def rates(pressure: Pressure, tasks: int, kills: int) -> dict[str, object]
     """A rate window with its burst: never exceeded by more, and used."""
     await _set(pressure.url, {"rated": Limit(rate="200/s", burst=20)})
     found = await pressure.run([NewTask("rated")] * tasks, kills)
-    seconds = found[-1].began - found[0].began
+    # Without the last tenth: what a dead tree holds starts again after its lease, when nobody else waits.
+    waited = sorted(one.began for one in found)[: len(found) * 9 // 10]
     return {
         "rate": "200/s, burst 20",
         "most in a window": most_in_window(found, 1.0),
-        "starts per second": round(len(found) / seconds, 1),
+        "starts per second": round(len(waited) / (waited[-1] - waited[0]), 1),
     }
 
 
@@ -230,6 +231,8 @@ SCENES: dict[str, Scene] = {
     "fairness": fairness,
     "lanes": lanes,
 }
+TASKS = 20_000
+SIZES = {"fairness": 50_000, "lanes": 50_000}
 
 
 def play(scene: str, tasks: int, kills: int, seed: int) -> dict[str, object]:
@@ -266,14 +269,15 @@ async def _migrate(url: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=SCENES, action="append")
-    parser.add_argument("--tasks", type=int, default=20_000)
+    parser.add_argument("--tasks", type=int, help="of each scene, where it is not the usual number")
     parser.add_argument("--kills", type=int, default=6)
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3)))
     parser.add_argument("--write", metavar="FILE")
     chosen = parser.parse_args()
     report: dict[str, object] = {"seed": chosen.seed, "workers": TREES * PROCESSES}
     for scene in chosen.only or SCENES:
-        report[scene] = play(scene, chosen.tasks, chosen.kills, chosen.seed)
+        tasks = chosen.tasks or SIZES.get(scene, TASKS)
+        report[scene] = play(scene, tasks, chosen.kills, chosen.seed)
         sys.stdout.write(f"{scene}: {json.dumps(report[scene])}\n")
         sys.stdout.flush()
     if chosen.write:

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.core.failure import DeadReason, FailureClass
 from holdfast.core.state import State
-from tests.tree import Tree, until
+from tests.tree import Tree, until, until_true
 from tests.world import World
 
 
@@ -38,11 +38,13 @@ async def test_a_kind_that_nobody_serves_waits_and_runs_when_someone_appears(
 async def test_a_kind_that_nobody_serves_fails_after_its_grace(
     world: World, trees: Callable[..., Tree]
 ) -> None:
-    trees("old").start("--unroutable", 0, old=True)
+    await trees("old").start("--unroutable", 0, old=True).ready()
     task = await world.enqueue("new")
-    began = time.monotonic()
-    while await world.state(task) is not State.FAILED:
-        assert time.monotonic() - began < 10
+
+    async def failed() -> bool:
+        return await world.state(task) is State.FAILED
+
+    await until_true(failed, 10, "the end of its grace")
     shown = await world.show(task)
     assert shown.dead_reason is DeadReason.NON_RETRYABLE
     assert shown.error is not None
@@ -64,14 +66,12 @@ async def test_a_gate_opens_again_once_everybody_knows_the_kind(
     assert await world.rows("buckets") <= 1
     old.signal(signal.SIGTERM)
     await old.left()
-    began = time.monotonic()
-    while True:
-        row = await (
-            await world.conn.execute("select count(*) from holdfast.buckets where kind is not null")
-        ).fetchone()
-        if row == (0,):
-            break
-        assert time.monotonic() - began < 10
+
+    async def open_again() -> bool:
+        found = await world.conn.execute("select from holdfast.buckets where kind is not null")
+        return found.rowcount == 0
+
+    await until_true(open_again, 10, "the gate to open")
     task = await world.enqueue("new")
     await until(lambda: task in {effect.task for effect in new.effects()}, what="the short way")
 

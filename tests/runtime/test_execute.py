@@ -11,7 +11,7 @@ from holdfast.core.failure import FailureClass
 from holdfast.core.handler import Handler
 from holdfast.core.outcome import Failed
 from holdfast.runtime.execute import execute_here
-from holdfast.runtime.flight import FlightRecord
+from holdfast.runtime.flight import _HEAD, _SLOT, FlightRecord
 from tests.core.test_decide import held
 
 
@@ -65,9 +65,23 @@ def test_the_fence_of_a_slot_is_written_last_and_cleared_first() -> None:
     """The supervisor reads while an executor writes: a fence without its deadline would look overdue."""
     record = FlightRecord.create(1)
     record.start(0, "0190a1dd-9fe4-7dd9-a565-3c06926c0b06", 7, 1e9)
-    whole = bytes(record._memory[:])
+    slot = slice(_HEAD.size, _HEAD.size + _SLOT.size)
+    whole = bytes(record._memory[slot])
     assert whole.endswith((7).to_bytes(8, "little")), "memory is written from its beginning to its end"
     record.end(0)
-    assert bytes(record._memory[:]) == whole[:-8] + bytes(8)
+    assert bytes(record._memory[slot]) == whole[:-8] + bytes(8)
     assert record.flying() == []
+    record.close()
+
+
+def test_items_of_a_bulk_call_are_in_flight_while_it_is_and_told_from_single_tasks() -> None:
+    record = FlightRecord.create(2)
+    ids = ["0190a1dd-9fe4-7dd9-a565-3c06926c0b06", "0190a1dd-9fe4-7dd9-a565-3c06926c0b07"]
+    record.start(1, ids[0], 7, 1e9)
+    record.start_many([(2, ids[1], 8), (5, ids[0], 9)], 2e9)
+    assert [(one.fence, one.item) for one in record.flying()] == [(7, False), (8, True), (9, True)]
+    record.end_many([2])
+    assert [one.fence for one in record.flying()] == [7, 9]
+    record.end_many([5])
+    assert [one.fence for one in record.flying()] == [7]
     record.close()

@@ -19,8 +19,8 @@ async def scene(name: str, tasks: int, kills: int) -> Any:
 @pytest.mark.catches("slots-not-counted", "prefetch-beyond-slots")
 @pytest.mark.parametrize(("kills", "used"), [(0, 0.9), (2, 0.7)])
 async def test_a_limit_is_never_exceeded_and_is_used(kills: int, used: float) -> None:
-    # Two deaths are a good part of six seconds; `make limits` judges the use under kills over a minute.
-    report = await scene("seven at once", 4_000, kills)
+    # Two deaths are a part of twelve seconds; `make limits` judges the use under kills over a minute.
+    report = await scene("seven at once", 8_000, kills)
     assert report["at once"] == 7
     assert report["used"] >= used
 

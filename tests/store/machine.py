@@ -29,7 +29,6 @@ from tests.store.test_floor import Clock
 from tests.world import World
 
 T = TypeVar("T")
-LIVENESS_SECONDS = 1.5
 ENDINGS: list[tuple[Move, Outcome]] = [
     (Move.COMPLETE, Complete('"done"')),
     (Move.RETRY, Retry("again", after=0)),
@@ -168,7 +167,9 @@ class StoreMachine(RuleBasedStateMachine):
         worker = chosen(self.claimers, pick)
         held = [claim for claim in self.good.values() if claim.worker == worker]
         back = self.do(self.world.store.reconcile(self.world.conn, worker, held))
-        self.do(self.world.store.set_slots(self.world.conn, worker, 0, self.claimers[worker].slots.held()))
+        self.do(
+            self.world.store.leasing.set_slots(self.world.conn, worker, 0, self.claimers[worker].slots.held())
+        )
         expected = {task_id for task_id, owner in self.unknown.items() if owner == worker}
         assert {claim.id for claim, _ in back.accepted} == expected
         for task_id in expected:
@@ -273,51 +274,6 @@ class StoreMachine(RuleBasedStateMachine):
         if hasattr(self, "world"):
             self.do(self.world.check())
 
-    def teardown(self) -> None:
-        try:
-            if hasattr(self, "world"):
-                self.everything_eligible_is_claimed_in_time()
-        finally:
-            for conn, _ in self.open:
-                self.do(conn.close())
-            if hasattr(self, "world"):
-                self.do(self.world.conn.close())
-            self.runner.close()
-
-    def everything_eligible_is_claimed_in_time(self) -> None:
-        while self.open:
-            conn, ids = self.open.pop()
-            self.do(conn.execute("commit"))
-            self.do(conn.close())
-            self.states |= dict.fromkeys(ids, State.QUEUED)
-        for worker in self.claimers:
-            held = [claim for claim in self.good.values() if claim.worker == worker]
-            self.do(self.world.store.reconcile(self.world.conn, worker, held))
-            self.do(
-                self.world.store.set_slots(self.world.conn, worker, 0, self.claimers[worker].slots.held())
-            )
-        for task_id in self.unknown:
-            self.back(task_id, State.QUEUED)
-        self.unknown.clear()
-        self.claim_for(LIVENESS_SECONDS)
-        # Behind its bucket one task after another becomes eligible: those may take their turns.
-        waiting = self.waiting() - self.laned
-        assert not waiting, f"committed and eligible, but not claimed in time: {waiting}"
-        turns = len(self.waiting())
-        self.claim_for(turns * 0.3)
-        assert not self.waiting(), "a bucket gives every task its turn"
-
-    def waiting(self) -> set[str]:
-        return {task_id for task_id, state in self.states.items() if state is State.QUEUED}
-
-    def claim_for(self, seconds: float) -> None:
-        """Claim with every slot free, and finish what was claimed from behind a bucket."""
-        until = self.clock.now + seconds
-        while self.clock.now <= until:
-            for worker in sorted(self.claimers):
-                while self.claim_as(worker, 100):
-                    pass
-            for claim in [claim for claim in self.good.values() if claim.bucket is not None]:
-                self.do(self.world.store.settle(self.world.conn, [self.world.verdict(claim, Complete())]))
-                self.end(claim, Move.COMPLETE)
-            self.wait(0.1)
+    def say_slots(self, worker: str) -> None:
+        held = self.claimers[worker].slots.held()
+        self.do(self.world.store.leasing.set_slots(self.world.conn, worker, 0, held))

@@ -84,3 +84,22 @@ async def test_a_lane_goes_on_when_its_worker_is_lost(world: World) -> None:
     assert again.id == ids[0]
     await world.settle((again, Released(Release.DRAINED)))
     assert [claim.id for claim in await claim_all(world)] == [ids[0]]
+
+
+@pytest.mark.catches("turn-of-any-kind")
+async def test_a_lane_of_several_kinds_goes_on_while_a_later_one_is_shut(world: World) -> None:
+    await world.operator.close_kind(world.conn, "a", "the provider is down")
+    first = await world.enqueue("b", bucket="lane:7")
+    await world.enqueue("a", bucket="lane:7")
+    third = await world.enqueue("b", bucket="lane:7")
+    (claim,) = await claim_all(world)
+    assert claim.id == first
+    await world.complete(claim)
+    assert await world.claim() == [], "the next one is shut"
+    # Once that is out of the way the last one may start, though the turn was in the other's name.
+    cursor = await world.conn.execute("select id::text from holdfast.tasks where kind = 'a'")
+    row = await cursor.fetchone()
+    assert row is not None
+    await world.operator.cancel(world.conn, row[0], "not wanted")
+    assert [claim.id for claim in await world.claim()] == [third]
+    await world.check()

@@ -203,7 +203,7 @@ async def test_a_second_worker_gets_the_slots_that_the_first_gave_back(world: Wo
     assert slots.next() == claim
     await world.store.settle(world.conn, [world.verdict(claim, Released(Release.DRAINED))])
     slots.ended(claim, 0.01)
-    await world.store.claim_waiting(world.conn, turns, world.worker, 0, slots=slots)
+    await world.store.leasing.claim_waiting(world.conn, turns, world.worker, 0, slots=slots)
     assert slots.held() == {}
     assert len(await claim_all(world, worker=str(uuid4()))) == 1
 
@@ -214,8 +214,8 @@ async def test_what_an_older_connection_frees_is_not_freed_twice(world: World, l
     for _ in range(2):
         await world.enqueue()
     assert len(await claim_all(world)) == 2
-    await world.store.set_slots(world.conn, world.worker, 1, {"kind:mail.send": 1})
-    await world.store.free_slots(world.conn, world.worker, 0, {"kind:mail.send": 1})
+    await world.store.leasing.set_slots(world.conn, world.worker, 1, {"kind:mail.send": 1})
+    await world.store.leasing.free_slots(world.conn, world.worker, 0, {"kind:mail.send": 1})
     assert await world.rows_of("slots", "slots") == [(1,)]
 
 
@@ -226,7 +226,7 @@ async def test_a_bucket_without_its_turn_is_found_again(world: World) -> None:
     await world.store.claim(world.conn, Floor(["default"]), world.worker, 10)
     await world.conn.execute("delete from holdfast.turns")
     assert await world.claim() == []
-    stirred, after = await world.store.stir(world.conn)
+    stirred, after = await world.store.leasing.stir(world.conn)
     assert (stirred, after) == (1, None)
     assert len(await world.claim()) == 1
 

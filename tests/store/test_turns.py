@@ -104,10 +104,10 @@ async def test_a_slot_freed_while_its_bucket_is_served_is_not_forgotten(world: W
     await limits.set(world.conn, Scope.KEY, "fair/tenant=a", Limit(running=2))
     await keep(world, {"a": 5})
     held = await world.claim()
-    await world.store.free_slots(world.conn, world.worker, 0, {"fair/tenant=a": 1})
+    await world.store.leasing.free_slots(world.conn, world.worker, 0, {"fair/tenant=a": 1})
     other = await world.open()
     async with other.transaction():
-        await world.store.free_slots(other, world.worker, 0, {"fair/tenant=a": 1})
+        await world.store.leasing.free_slots(other, world.worker, 0, {"fair/tenant=a": 1})
         await world.claim(worker=str(uuid4()))
     assert len(held) == 2
     await world.check()

@@ -10,15 +10,16 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from holdfast.core.errors import BadHandler, BadPayload, VersionUnknown
-from holdfast.core.handler import Task
+from holdfast.core.handler import Bulk, Task
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def payload_type(kind: str, function: Callable[..., object]) -> Any:
-    """What the handler of a kind takes: the P of its `Task[P]`, or anything."""
+def payload_type(kind: str, function: Callable[..., object], given: type = Task) -> Any:
+    """What the handler of a kind takes: the P of its `Task[P]` (of a bulk, its `Bulk[P]`), or anything."""
+    verb, thing = ("task", "task") if given is Task else ("bulk_task", "bulk")
     if not callable(function):
-        raise BadHandler(f'{function!r} is not a function: write @app.task("{kind}") above a function')
+        raise BadHandler(f'{function!r} is not a function: write @app.{verb}("{kind}") above a function')
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise BadHandler(f"the handler of {kind} yields: a handler returns a value or an outcome")
     parameters = list(inspect.signature(function).parameters.values())
@@ -26,8 +27,8 @@ def payload_type(kind: str, function: Callable[..., object]) -> Any:
     required = [one for one in parameters if one.default is one.empty and one.kind not in rest]
     if len(parameters) < 1 or len(required) > 1:
         raise BadHandler(
-            f"the handler of {kind} takes {len(required)} arguments: it is given one, the task "
-            "(def handler(task: Task[Payload]))"
+            f"the handler of {kind} takes {len(required)} arguments: it is given one, the {thing} "
+            f"(def handler({thing}: {given.__name__}[Payload]))"
         )
     try:
         hints = typing.get_type_hints(function)
@@ -35,14 +36,20 @@ def payload_type(kind: str, function: Callable[..., object]) -> Any:
         raise BadHandler(
             f"the annotations of the handler of {kind} cannot be read: {error}; define the payload before it"
         ) from error
-    hint = hints.get(parameters[0].name, Task[Any])
-    if typing.get_origin(hint) is Task:
+    hint = hints.get(parameters[0].name, Any)
+    if typing.get_origin(hint) is given:
         return typing.get_args(hint)[0]
-    if hint is Task or hint is Any:
+    if hint is given or hint is Any:
         return Any
+    name = getattr(hint, "__name__", str(hint))
+    if typing.get_origin(hint) in (Task, Bulk):
+        raise BadHandler(
+            f"the handler of {kind} takes a {name}, and @app.{verb} gives it a {given.__name__}: "
+            "a task is handled by @app.task, a bulk of them by @app.bulk_task"
+        )
     raise BadHandler(
-        f"the handler of {kind} takes a {getattr(hint, '__name__', hint)}: it is given a task, so write "
-        f"Task[{getattr(hint, '__name__', hint)}] and read task.payload"
+        f"the handler of {kind} takes a {name}: it is given a {thing}, so write "
+        f"{given.__name__}[{name}] and read {'task.payload' if given is Task else 'the payload of each'}"
     )
 
 

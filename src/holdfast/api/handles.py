@@ -54,6 +54,10 @@ class TaskHandle:
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, _LOOK_SECONDS_MAX)
 
+    async def wake(self) -> bool:
+        """Poll it now rather than at its time, if it has snoozed; whether there was anything to wake."""
+        return bool(await self.desk.use(lambda conn: self.operator.wake(conn, [self.id])))
+
     async def cancel(self, reason: str = "cancelled by its caller") -> State:
         """Cancel it if it waits, ask it to stop if it runs; answers the state it is in now."""
         return await self.desk.use(lambda conn: self.operator.cancel(conn, self.id, reason))

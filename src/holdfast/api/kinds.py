@@ -9,7 +9,7 @@ from holdfast.api.codec import Codec
 from holdfast.api.desk import Desk
 from holdfast.api.handles import TaskHandle
 from holdfast.core.errors import Misused
-from holdfast.core.handler import Handler, Task
+from holdfast.core.handler import Bulk, Handler, Task
 from holdfast.core.limit import bucket_of_key, bucket_of_lane
 from holdfast.core.outcome import Duration, as_seconds
 from holdfast.core.task import PRIORITIES, Enqueued, NewTask, Unique
@@ -36,6 +36,7 @@ class TaskOptions(TypedDict, total=False):
     per: str
     max_attempts: int
     timeout: Duration
+    after: "Sequence[TaskHandle | str]"
     id: str
 
 
@@ -70,9 +71,7 @@ class Intake:
 class Kind(Generic[P]):
     """A function with a name that tasks are enqueued under; called, it is the function itself."""
 
-    def __init__(
-        self, function: Callable[[Task[P]], Any], handler: Handler, codec: Codec, intake: Intake
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], handler: Handler, codec: Codec, intake: Intake) -> None:
         functools.update_wrapper(self, function)
         self.name = handler.kind
         self.handler = handler
@@ -80,7 +79,7 @@ class Kind(Generic[P]):
         self._codec = codec
         self._intake = intake
 
-    def __call__(self, task: Task[P]) -> Any:
+    def __call__(self, task: Task[P] | Bulk[P]) -> Any:
         """Call the handler as the plain function that it is."""
         return self._function(task)
 
@@ -155,7 +154,20 @@ def _new(handler: Handler, payload: object, text: str, options: TaskOptions) -> 
         bucket=_bucket(handler, payload, options),
         max_attempts=attempts,
         timeout_seconds=None if timeout is None else positive("timeout", timeout),
+        after=_after(handler.kind, options),
     )
+
+
+def _after(kind: str, options: TaskOptions) -> list[str]:
+    after = options.get("after")
+    if after is None:
+        return []
+    if isinstance(after, (str, TaskHandle)) or not after:
+        raise Misused(f"after= of a {kind} task is {after!r}: give a list of handles or ids")
+    if options.get("lane") is not None:
+        raise Misused(f"a {kind} task cannot have a lane and come after others: the lane would wait for it")
+    # In the order given, each of them once.
+    return list(dict.fromkeys(one.id if isinstance(one, TaskHandle) else one for one in after))
 
 
 def _bucket(handler: Handler, payload: object, options: TaskOptions) -> str | None:

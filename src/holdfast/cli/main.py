@@ -12,6 +12,7 @@ from holdfast.cli.limits import limits
 from holdfast.cli.migrate import migrate
 from holdfast.cli.overview import status
 from holdfast.cli.queues import queues
+from holdfast.cli.schedules import schedules
 from holdfast.cli.tasks import tasks
 from holdfast.cli.worker import worker
 from holdfast.core.errors import HoldfastError
@@ -36,6 +37,7 @@ program.add_typer(tasks, name="task")
 program.add_typer(queues, name="queue")
 program.add_typer(kinds, name="kind")
 program.add_typer(limits, name="limit")
+program.add_typer(schedules, name="schedule")
 
 
 def main() -> None:

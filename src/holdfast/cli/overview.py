@@ -1,30 +1,56 @@
 """`holdfast status` and `holdfast worker list`: how things stand."""
 
-from holdfast.cli.screen import AsJson, ago, on_database, say, show_json, show_table
+from typing import NamedTuple
+
+from holdfast.cli.screen import AsJson, ago, first_line, on_database, say, show_json, show_table
 from holdfast.config import Settings
-from holdfast.store.browse import Browser, QueueView, Totals, WorkerView
+from holdfast.core.state import State
+from holdfast.store.browse import Browser, Listed, QueueView, Totals, WaitingLong, WorkerView
 from holdfast.store.pool import Conn
+
+LATEST = 5
+LONG_SECONDS = 300.0
+
+
+class Standing(NamedTuple):
+    """What `status` shows."""
+
+    totals: Totals
+    queues: list[QueueView]
+    workers: list[WorkerView]
+    failures: list[Listed]
+    waiting: list[WaitingLong]
 
 
 def status(as_json: AsJson = False) -> None:
-    """How things stand: what waits, who works, what has failed."""
+    """How things stand, in the order in which to look when work is stuck."""
 
-    async def work(conn: Conn, settings: Settings) -> tuple[Totals, list[QueueView], list[WorkerView]]:
+    async def work(conn: Conn, settings: Settings) -> Standing:
         browser = Browser(settings)
-        return await browser.totals(conn), await browser.queues(conn), await browser.workers(conn)
+        return Standing(
+            await browser.totals(conn),
+            await browser.queues(conn),
+            await browser.workers(conn),
+            await browser.tasks(conn, state=State.FAILED, limit=LATEST),
+            await browser.waiting_long(conn, LONG_SECONDS, LATEST),
+        )
 
-    totals, queues, workers = on_database(work)
-    live = [one for one in workers if one.lost_at is None]
+    found = on_database(work)
+    totals, queues = found.totals, found.queues
+    live = [one for one in found.workers if one.lost_at is None]
     if as_json:
-        show_json({"totals": totals, "queues": queues, "workers": {"live": len(live), "known": len(workers)}})
+        workers = {"live": len(live), "known": len(found.workers)}
+        lists = {"latest_failures": found.failures, "waiting_long": found.waiting}
+        show_json({"totals": totals, "queues": queues, "workers": workers, **lists})
         return
-    last = f", the last {ago(totals.last_failure_at)}" if totals.last_failure_at else ""
-    done = f"{totals.completed_last_hour} completed in the last hour"
-    say(f"{totals.failed} failed{last}; {totals.paused} paused; {done}")
+    lost = len(found.workers) - len(live)
+    say(
+        f"{len(live)} executors alive{f', {lost} lost' if lost else ''}, "
+        f"{sum(one.running for one in live)} tasks in their hands"
+    )
     unserved = [q.name for q in queues if q.ready and not q.workers]
     if unserved:
         say(f"NOBODY serves {', '.join(unserved)}, where tasks wait: start a worker")
-    say(f"{len(live)} executors alive, {sum(one.running for one in live)} tasks in their hands")
     show_table(
         ["queue", "ready", "scheduled", "waiting", "running", "oldest", "executors", "paused"],
         [
@@ -33,6 +59,23 @@ def status(as_json: AsJson = False) -> None:
         ],
         empty="nothing waits",
     )
+    last = f", the last {ago(totals.last_failure_at)}" if totals.last_failure_at else ""
+    done = f"{totals.completed_last_hour} completed in the last hour"
+    say(f"{totals.failed} failed{last}; {totals.paused} paused; {done}")
+    show_table(
+        ["failed", "kind", "when", "code", "message"],
+        [(one.id, one.kind, one.ended_at, one.error_code, first_line(one.error)) for one in found.failures],
+        empty="no failed task is kept",
+    )
+    show_table(
+        ["waits", "kind", "queue", "since", "last error"],
+        [(one.id, one.kind, one.queue, one.since, first_line(one.error)) for one in found.waiting],
+        empty=f"nothing that could start has waited for more than {LONG_SECONDS / 60:g} minutes",
+    )
+    if found.waiting:
+        say("`holdfast task why ID` says what stands in the way of one")
+    if found.failures or found.waiting or unserved or lost:
+        say("in the logs of the workers look for: task.failed, executor.ended, worker.lost, database.lost")
 
 
 def list_workers(*, as_json: bool) -> None:

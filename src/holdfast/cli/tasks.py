@@ -1,4 +1,4 @@
-"""`holdfast task …`: enqueue, list, show, cancel, retry, why."""
+"""`holdfast task …`: enqueue, list, show, cancel, retry, wake, why."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -26,6 +26,8 @@ from holdfast.store.browse import Browser, Listed
 from holdfast.store.operate import Operator
 from holdfast.store.pool import Conn
 from holdfast.store.tasks import TaskStore
+from holdfast.store.why import Reason as Because
+from holdfast.store.why import Why
 
 tasks = typer.Typer(help="One task, or a list of them.", no_args_is_help=True)
 
@@ -114,10 +116,11 @@ def list_tasks(  # noqa: PLR0913 (one for each option)
 def show(task: TaskId, as_json: AsJson = False) -> None:
     """Show all that is known of one task."""
 
-    async def work(conn: Conn, settings: Settings) -> tuple[TaskView, list[tuple[object, ...]], list[str]]:
+    async def work(
+        conn: Conn, settings: Settings
+    ) -> tuple[TaskView, list[tuple[object, ...]], list[Because]]:
         view = await Operator(settings).show(conn, task)
-        browser = Browser(settings)
-        return view, await browser.attempts(conn, task), await browser.why(conn, view)
+        return view, await Browser(settings).attempts(conn, task), await Why(settings).of(conn, view)
 
     view, attempts, reasons = on_database(work)
     if as_json:
@@ -136,9 +139,10 @@ def show(task: TaskId, as_json: AsJson = False) -> None:
     say(
         f"{'counted':13} {counters.attempts} attempts, {counters.failures} failures, "
         f"{counters.crashes} crashes, {counters.polls} polls"
+        + ("" if view.progress is None else f", {view.progress:g} done")
     )
     for reason in reasons:
-        say(f"{'why':13} {reason}")
+        say(f"{'why':13} {reason.text}")
     if view.error is not None:
         say(f"{'error':13} {view.error.code} ({view.error.failure_class}): {view.error.message}")
         if view.error.stack:
@@ -148,6 +152,21 @@ def show(task: TaskId, as_json: AsJson = False) -> None:
         attempts,
         empty="no attempt has failed",
     )
+
+
+@tasks.command()
+def wake(task: TaskId, by: By = "", as_json: AsJson = False) -> None:
+    """Poll a task that has snoozed now rather than at its time."""
+
+    async def work(conn: Conn, settings: Settings) -> list[str]:
+        operator = Operator(settings, by=by or me())
+        return await operator.wake(conn, [(await operator.show(conn, task)).id])
+
+    woken = on_database(work)
+    if as_json:
+        show_json({"id": task, "woken": bool(woken)})
+    else:
+        say(f"task {task} is polled now" if woken else f"task {task} has nothing to wake: it has not snoozed")
 
 
 @tasks.command()
@@ -220,14 +239,16 @@ def resume(task: TaskId, by: By = "", as_json: AsJson = False) -> None:
 
 @tasks.command()
 def why(task: TaskId, as_json: AsJson = False) -> None:
-    """Say why a task has not ended."""
+    """Say why a task is not running, or what became of it."""
 
-    async def work(conn: Conn, settings: Settings) -> list[str]:
-        return await Browser(settings).why(conn, await Operator(settings).show(conn, task))
+    async def work(conn: Conn, settings: Settings) -> list[Because]:
+        return await Why(settings).of(conn, await Operator(settings).show(conn, task))
 
     reasons = on_database(work)
     if as_json:
-        show_json({"id": task, "because": reasons})
+        show_json(
+            {"id": task, "because": [one.text for one in reasons], "causes": [one.cause for one in reasons]}
+        )
         return
     for reason in reasons:
-        say(reason)
+        say(reason.text)

@@ -14,12 +14,13 @@ from holdfast.cli.overview import list_workers
 from holdfast.cli.screen import AsJson
 from holdfast.config import Settings
 from holdfast.core.decide import MAX_ATTEMPTS_DEFAULT
+from holdfast.core.task import TIMEOUT_SECONDS
 from holdfast.observe.log import LogLines
 from holdfast.runtime.plan import Plan, Until
 from holdfast.runtime.supervisor import Supervisor
 from holdfast.store.migrate import require_current
 from holdfast.store.pool import away, connect
-from holdfast.store.tasks import TIMEOUT_SECONDS, TaskStore
+from holdfast.store.tasks import TaskStore
 
 
 def worker(  # noqa: PLR0913 (one for each option)

@@ -25,6 +25,7 @@ from holdfast.core.outcome import (
     WorkerLost,
     as_seconds,
 )
+from holdfast.core.polling import Overdue, Polled, Polling
 from holdfast.core.state import Move
 from holdfast.core.task import Claim, Counters
 
@@ -42,6 +43,7 @@ class Policy:
     max_attempts: int = MAX_ATTEMPTS_DEFAULT
     backoff: Backoff = field(default_factory=Backoff)
     jitter: random.Random = field(default_factory=random.Random, compare=False)
+    polling: Polling = field(default_factory=Polling)
 
 
 _NOTHING = Counters()
@@ -64,19 +66,19 @@ class Verdict:
     alone: bool | None = None
 
 
+# Of all verdicts the most frequent: made once.
+_COMPLETED = Verdict(Move.COMPLETE, _ATTEMPT)
+
+
 def decide(claim: Claim, outcome: Outcome, policy: Policy) -> Verdict:
     """What an outcome does to the task that a worker holds."""
     match outcome:
+        case Complete(None):
+            return _COMPLETED
         case Complete(result):
             return Verdict(Move.COMPLETE, _ATTEMPT, result=result)
         case Snooze(after, progress):
-            return Verdict(
-                Move.SNOOZE,
-                Counters(polls=1),
-                after_seconds=_bounded(as_seconds(after)),
-                progress=_share(progress),
-                alone=False,
-            )
+            return _snoozed(claim, _bounded(as_seconds(after)), _share(progress), policy)
         case Cancel(reason):
             return Verdict(Move.CANCEL, _ATTEMPT, reason=storable(reason, MESSAGE_CHARACTERS_MAX))
         case Released(why):
@@ -91,6 +93,21 @@ def decide(claim: Claim, outcome: Outcome, policy: Policy) -> Verdict:
             return _failed(claim, failure, None, policy)
         case Failed(failure, after):
             return _failed(claim, failure, after, policy)
+
+
+def _snoozed(claim: Claim, wait: float, progress: float | None, policy: Policy) -> Verdict:
+    polls = claim.polls + 1
+    polled = None if claim.polled is None else Polled(*claim.polled)  # type: ignore[arg-type]
+    after = policy.polling.after(wait, polls, polled, progress, claim.claimed_at)
+    if isinstance(after, Overdue):
+        return Verdict(
+            Move.FAIL,
+            Counters(attempts=1, polls=1),
+            progress=progress,
+            failure=Failure.of(FailureClass.PERMANENT, after.reason, code=after.code),
+            dead_reason=DeadReason.NON_RETRYABLE,
+        )
+    return Verdict(Move.SNOOZE, Counters(polls=1), after_seconds=after, progress=progress, alone=False)
 
 
 def expire(claim: Claim) -> Verdict:

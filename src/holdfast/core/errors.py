@@ -3,6 +3,7 @@
     HoldfastError
     ├── KeyConflict       the same key with another payload
     ├── TaskNotFound      no such task, alive or in history
+    ├── ScheduleNotFound  no schedule of this name
     ├── MoveRefused       the task's state does not allow the move
     ├── PayloadTooLarge   a payload past the limit
     ├── AppNotFound       the path of the command line leads to no app
@@ -41,6 +42,14 @@ class TaskNotFound(HoldfastError):
 
     def __init__(self, task_id: str) -> None:
         super().__init__(f"task {task_id} does not exist, or its retention is over")
+
+
+class ScheduleNotFound(HoldfastError):
+    """No schedule has this name."""
+
+    def __init__(self, name: str, known: str) -> None:
+        there = f"there are {known}" if known else "there are none"
+        super().__init__(f"there is no schedule {name}: {there}")
 
 
 class MoveRefused(HoldfastError):

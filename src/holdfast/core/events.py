@@ -60,6 +60,36 @@ class TasksMoved:
 
 
 @dataclass(frozen=True, slots=True)
+class TasksWoken:
+    """Someone asked to poll these tasks now rather than at their time."""
+
+    ids: Sequence[str]
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulesDeclared:
+    """A worker told which schedules its kinds have."""
+
+    names: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulesFired:
+    """The ticks of these schedules came, and so many tasks were made."""
+
+    names: Sequence[str]
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class FollowupsReleased:
+    """All tasks that these come after have ended."""
+
+    ids: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class TasksParked:
     """Claims met tasks that stand behind a bucket, and moved them out of the way."""
 
@@ -201,6 +231,10 @@ Event: TypeAlias = (
     | ResultRejected
     | TasksMoved
     | TasksParked
+    | TasksWoken
+    | SchedulesDeclared
+    | SchedulesFired
+    | FollowupsReleased
     | KindGateChanged
     | LimitChanged
     | WorkersLost

@@ -1,7 +1,7 @@
 """A kind's handler and what it is given: plain values, so that the store and the runtime agree on them."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
@@ -11,9 +11,13 @@ from holdfast.core.backoff import Backoff
 from holdfast.core.decide import MAX_ATTEMPTS_DEFAULT, Policy
 from holdfast.core.errors import NotInAWorker
 from holdfast.core.limit import ANY, Limit, Scope
-from holdfast.core.task import QUEUE_DEFAULT, Claim
+from holdfast.core.polling import Polling
+from holdfast.core.schedule import Cron
+from holdfast.core.task import QUEUE_DEFAULT, Claim, Predecessor
 
 P = TypeVar("P")
+GATHER_SIZE = 500
+GATHER_SECONDS = 0.02
 
 
 class Isolation(StrEnum):
@@ -44,9 +48,17 @@ class Finish(Protocol):
 
 
 class Finisher(Protocol):
-    """Whoever runs a handler can finish its task."""
+    """Whoever runs a handler can finish its task, and knows what it came after."""
 
-    def finish(self, task: "Task[Any]", result: object, conn: object | None) -> Finish:
+    async def predecessors(self, task_id: str) -> list[Predecessor]:
+        """What became of the tasks that one came after."""
+
+    def predecessors_sync(self, task_id: str) -> list[Predecessor]:
+        """The same, where calls block."""
+
+    def finish(
+        self, tasks: "Sequence[Task[Any]]", results: Sequence[object] | None, conn: object | None
+    ) -> Finish:
         """Begin the last act."""
 
 
@@ -83,13 +95,43 @@ class Task(Generic[P]):
         Without `conn` it is a psycopg connection to the tasks' own database. If the task was taken
         back meanwhile nothing is written, and `LeaseLost` is raised.
         """
+        return self._finisher("cannot be finished").finish([self], [result], conn)
+
+    async def predecessors(self) -> list[Predecessor]:
+        """What became of the tasks that this one came after, in the order in which they were given."""
+        return await self._finisher("does not know what it came after").predecessors(self.id)
+
+    def predecessors_sync(self) -> list[Predecessor]:
+        """The same, where calls block."""
+        return self._finisher("does not know what it came after").predecessors_sync(self.id)
+
+    def _finisher(self, otherwise: str) -> Finisher:
         if self.finisher is None:
-            raise NotInAWorker(f"task {self.id} is not run by a worker, so it cannot be finished")
-        return self.finisher.finish(self, result, conn)
+            raise NotInAWorker(f"task {self.id} is not run by a worker, so it {otherwise}")
+        return self.finisher
+
+
+class Bulk(list[Task[P]]):
+    """What a bulk handler is given: many tasks of its kind."""
+
+    def finish(self, results: Sequence[object] | None = None, *, conn: object | None = None) -> Finish:
+        """Write rows of your own and complete all of these tasks in one commit, or none."""
+        finisher = self[0].finisher
+        if finisher is None:
+            raise NotInAWorker("these tasks are not run by a worker, so they cannot be finished")
+        return finisher.finish(self, results, conn)
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """How many tasks a bulk handler is called with, and how long it waits for more than the first."""
+
+    size: int = GATHER_SIZE
+    linger_seconds: float = GATHER_SECONDS
 
 
 Answer: TypeAlias = object
-Call: TypeAlias = Callable[[Task[Any]], Answer | Awaitable[Answer]]
+Call: TypeAlias = Callable[..., Answer | Awaitable[Answer]]
 
 
 def _plain_json(payload: str, version: int) -> object:  # noqa: ARG001 (a decoder is given it)
@@ -118,6 +160,11 @@ class Handler:
     # The field of the payload by whose value tasks stand behind limits of their own.
     per: tuple[str, Limit] | None = None
     lane_blocks: bool = False
+    polling: Polling = field(default_factory=Polling)
+    # Called with many tasks at once.
+    bulk: Gather | None = None
+    # What is made by itself, with its payload.
+    schedules: tuple[tuple[Cron, str], ...] = ()
 
     def limits(self) -> list[tuple[Scope, str, Limit]]:
         """The limits that this kind declares."""
@@ -129,7 +176,7 @@ class Handler:
 
     def policy(self, max_attempts: int = MAX_ATTEMPTS_DEFAULT) -> Policy:
         """What this kind says of retries, and the worker where the kind says nothing."""
-        return Policy(self.max_attempts or max_attempts, self.backoff)
+        return Policy(self.max_attempts or max_attempts, self.backoff, polling=self.polling)
 
 
 Handlers: TypeAlias = Mapping[str, Handler]

@@ -13,6 +13,7 @@ PRIORITIES = (0, 1, 2, 3)
 PRIORITY_DEFAULT = 2
 QUEUE_DEFAULT = "default"
 KEY_WINDOW_SECONDS = 24 * 60 * 60
+TIMEOUT_SECONDS = 600.0
 
 
 class Unique(StrEnum):
@@ -42,6 +43,20 @@ class NewTask:
     bucket: str | None = None
     max_attempts: int | None = None
     timeout_seconds: float | None = None
+    # It starts when these tasks have ended.
+    after: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Predecessor:
+    """What became of a task that another one came after."""
+
+    id: str
+    kind: str | None
+    state: State
+    result: str | None
+    error_code: str | None
+    error_message: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +107,8 @@ class Claim(NamedTuple):
     polls: int
     rate_limits: int
     alone: bool
+    # What is known of its polls, if it has snoozed before: see `core.polling.Polled`.
+    polled: Sequence[float | None] | None
     claimed_at: datetime
     worker: str
     # The limits that it counts against while it runs, by the names of their buckets.
@@ -140,6 +157,7 @@ class TaskView:
     last_attempt_at: datetime | None
     finished_at: datetime | None
     execution_seconds: float | None
+    progress: float | None
     dead_reason: DeadReason | None
     mark_reason: str | None
     error: ErrorMark | None

@@ -28,6 +28,7 @@ from holdfast.core.events import (
     ExecutorEnded,
     ExecutorStarted,
     FailedAfterFinish,
+    FollowupsReleased,
     HandlersOverdue,
     KindGateChanged,
     KindsUnknown,
@@ -38,12 +39,15 @@ from holdfast.core.events import (
     PartitionMissing,
     PartitionsChanged,
     ResultRejected,
+    SchedulesDeclared,
+    SchedulesFired,
     StatementFailed,
     TasksClaimed,
     TasksEnqueued,
     TasksMoved,
     TasksParked,
     TasksSettled,
+    TasksWoken,
     WorkerLeaving,
     WorkersLost,
 )
@@ -73,6 +77,10 @@ EVENT_NAMES: dict[type, tuple[str, ...]] = {
     FailedAfterFinish: ("task.failed_after_finish",),
     TasksMoved: ("task.moved", "task.failed"),
     TasksParked: ("task.stepped_aside",),
+    TasksWoken: ("task.woken",),
+    SchedulesDeclared: ("schedule.declared",),
+    SchedulesFired: ("schedule.fired",),
+    FollowupsReleased: ("task.released",),
     KindGateChanged: ("kind.gate_changed",),
     LimitChanged: ("limit.changed", "limit.cleared"),
     KindsUnknown: ("kind.unknown",),
@@ -208,6 +216,14 @@ def _named(event: Event) -> tuple[str, dict[str, object]]:  # noqa: C901 (a tabl
             return "task.moved", {"move": move, "tasks": list(ids), "by": by, "reason": reason}
         case TasksParked(tasks):
             return "task.stepped_aside", {"tasks": tasks}
+        case FollowupsReleased(ids):
+            return "task.released", {"tasks": list(ids)}
+        case SchedulesDeclared(names):
+            return "schedule.declared", {"schedules": list(names)}
+        case SchedulesFired(names, tasks):
+            return "schedule.fired", {"schedules": list(names), "tasks": tasks}
+        case TasksWoken(ids, by):
+            return "task.woken", {"tasks": list(ids), "by": by}
         case KindGateChanged(kind, gate, by, reason):
             return "kind.gate_changed", {"kind": kind, "gate": gate, "by": by, "reason": reason}
         case LimitChanged(name, by, cleared):

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -104,7 +105,9 @@ class Child:
         flying = {(flight.task_id, flight.fence) for flight in self.flight.flying()}
         status = self.process.returncode
         died = not self.killed and (self.leaving is None or status < 0)
-        return Fates(died, flying, set(self.overdue), how(status), timeouts)
+        mates = Counter(flight.deadline_at for flight in self.overdue.values() if flight.item)
+        alone = {key for key, flight in self.overdue.items() if mates[flight.deadline_at] <= 1}
+        return Fates(died, flying, alone, set(self.overdue) - alone, how(status), timeouts)
 
     def bury(self) -> None:
         """Let go of what the process leaves behind."""
@@ -117,7 +120,8 @@ class Child:
 class Fates:
     """The blame rule: who is accused when a process dies.
 
-    Whoever ran past its deadline is to blame for being killed, and its neighbours are not. When the
+    Whoever ran past its deadline is to blame for being killed, and its neighbours are not; of the items
+    of a bulk call nobody knows which one it was, so they run next alone. When the
     process died by itself with several handlers at work nobody is accused; they run next alone. Only a
     death alone counts against a task. What had not started goes back as if never claimed.
     """
@@ -125,6 +129,8 @@ class Fates:
     died: bool
     flying: set[tuple[str, int]]
     overdue: set[tuple[str, int]]
+    # Items of a bulk call that ran past its deadline together.
+    mates: set[tuple[str, int]]
     how: str
     timeouts: Mapping[str, float]
 
@@ -133,8 +139,10 @@ class Fates:
         claimed = claim.id, claim.fence
         if claimed in self.overdue:
             return overdue(claim.timeout_seconds or self.timeouts.get(claim.kind, 0.0))
+        if claimed in self.mates:
+            return WorkerLost(alone=False, how="the bulk call that it was in ran past its deadline")
         if not self.died:
-            return Released(Release.COLLATERAL if self.overdue else Release.DRAINED)
+            return Released(Release.COLLATERAL if self.overdue or self.mates else Release.DRAINED)
         if claimed not in self.flying:
             return Released(Release.NOT_STARTED)
         return WorkerLost(alone=len(self.flying) == 1, how=self.how)

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from holdfast.core.errors import VersionUnknown
 from holdfast.core.failure import ErrorCode, Failure, FailureClass
-from holdfast.core.handler import Answer, Finisher, Handler, Task, task_of
+from holdfast.core.handler import Answer, Bulk, Finisher, Handler, Task, task_of
 from holdfast.core.outcome import Cancel, Complete, Fail, Failed, Finished, Outcome, Retry, Snooze, as_seconds
 from holdfast.core.task import Claim
 
@@ -30,6 +30,8 @@ def prepare(handler: Handler, claim: Claim, finisher: Finisher | None = None) ->
 
 async def execute_async(handler: Handler, task: Task[Any]) -> Outcome:
     """Await the handler; a cancellation is passed on to whoever asked for it."""
+    if handler.bulk is not None:
+        return _only(await execute_many_async(handler, Bulk([task])))
     try:
         answer = await handler.call(task)  # type: ignore[misc]
     except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 (here it becomes an outcome)
@@ -39,11 +41,31 @@ async def execute_async(handler: Handler, task: Task[Any]) -> Outcome:
 
 def execute_here(handler: Handler, task: Task[Any]) -> Outcome:
     """Call the handler in this thread."""
+    if handler.bulk is not None:
+        return _only(execute_many_here(handler, Bulk([task])))
     try:
         answer = handler.call(task)
     except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 (here it becomes an outcome)
         return failed(handler, error)
     return told(handler, answer)
+
+
+async def execute_many_async(handler: Handler, bulk: Bulk[Any]) -> list[Outcome] | Failed:
+    """Await a bulk handler: an outcome for each task, or the failure of the whole call."""
+    try:
+        answer = await handler.call(bulk)  # type: ignore[misc]
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 (here it becomes an outcome)
+        return failed(handler, error)
+    return _told_each(handler, bulk, answer)
+
+
+def execute_many_here(handler: Handler, bulk: Bulk[Any]) -> list[Outcome] | Failed:
+    """The same, in this thread."""
+    try:
+        answer = handler.call(bulk)
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 (here it becomes an outcome)
+        return failed(handler, error)
+    return _told_each(handler, bulk, answer)
 
 
 def execute_alone(handler: Handler, claim: Claim, finisher: Finisher | None = None) -> Outcome | Finished:
@@ -64,6 +86,21 @@ def told(handler: Handler, answer: Answer) -> Outcome:
     except Exception as error:  # noqa: BLE001 (an encoder is the user's code)
         message = f"what it returned cannot be kept: {_text(error)}"
         return Failed(Failure.of(FailureClass.INVALID, message))
+
+
+def _told_each(handler: Handler, bulk: Bulk[Any], answer: Answer) -> list[Outcome]:
+    """One outcome for each task; an exception in its place is that task's failure."""
+    if answer is None:
+        return [Complete()] * len(bulk)
+    if not isinstance(answer, (list, tuple)) or len(answer) != len(bulk):
+        count = f"{len(answer)} answers" if isinstance(answer, (list, tuple)) else type(answer).__name__
+        message = f"it returned {count} for {len(bulk)} tasks: return a list with one for each, or None"
+        return [Failed(Failure.of(FailureClass.TRANSIENT, message))] * len(bulk)
+    return [failed(handler, one) if isinstance(one, Exception) else told(handler, one) for one in answer]
+
+
+def _only(answer: list[Outcome] | Failed) -> Outcome:
+    return answer if isinstance(answer, Failed) else answer[0]
 
 
 def _said(handler: Handler, answer: Answer) -> Outcome:

@@ -6,27 +6,29 @@ those are sent to whole groups of processes and only the supervisor knows what t
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
-import psycopg
-
-from holdfast.core.decide import expire
 from holdfast.core.events import FailedAfterFinish, Listener, TasksSettled
 from holdfast.core.handler import Handlers
 from holdfast.core.outcome import Complete, Failed, Finished, Outcome, Release, Released
 from holdfast.core.task import Claim
+from holdfast.runtime.cancels import Cancels
+from holdfast.runtime.errands import Errands
 from holdfast.runtime.finish import Finishing
 from holdfast.runtime.flight import FlightRecord
+from holdfast.runtime.gathering import Gathering
+from holdfast.runtime.hand import Hand
 from holdfast.runtime.intake import Intake
-from holdfast.runtime.link import Link, LinkLost
-from holdfast.runtime.pace import Pace
+from holdfast.runtime.link import Link
+from holdfast.runtime.pace import GROUP, Pace
 from holdfast.runtime.plan import Plan, Until
 from holdfast.runtime.register import register
-from holdfast.runtime.runs import Run, Runs
+from holdfast.runtime.run import Run
+from holdfast.runtime.runs import Runs
 from holdfast.runtime.settling import Settling
 from holdfast.runtime.solo import SoloServer
+from holdfast.runtime.starting import Starting
 from holdfast.runtime.strangers import Strangers
 from holdfast.runtime.verdicts import Verdicts
 from holdfast.runtime.wear import Wear
@@ -34,9 +36,6 @@ from holdfast.runtime.wire import Order, Report, Wire
 from holdfast.store.tasks import TaskStore
 
 TICK_SECONDS = 0.1
-CANCEL_SECONDS = 1.0
-# Claimed ahead on a wrong guess: what has not started by then goes back to whoever is free.
-BUFFER_SECONDS_MAX = 1.0
 ABORT_SECONDS = 1.0
 LEFT = 0
 LEASE_LOST = 75
@@ -68,22 +67,26 @@ class Executor:
         )
         self._settling = Settling(store, self._settles_link, self._listen)
         finisher = Finishing(store.settings, handlers)
-        self._runs = Runs(flight, solo, plan.timeout_seconds, finisher, self._ended)
+        self._runs = Runs(flight, solo, plan.timeout_seconds, finisher, self._ended, self._fill)
+        self._cancels = Cancels(worker, store, self._claims_link, self._runs)
         self._pace = Pace(plan.concurrency, plan.sleep_seconds)
         self._intake = Intake(worker, plan, handlers, store, self._claims_link, self._held)
         self._slots = self._intake.slots
-        self._buffer: deque[Claim] = deque()
-        self._buffered_at = 0.0
+        self._hand = Hand(self._slots, Gathering(handlers))
         self._verdicts = Verdicts(handlers, plan)
         self._room = asyncio.Event()
-        self._strangers = Strangers(worker, store, self._settles_link, self._aside)
-        self._background: set[asyncio.Task[None]] = set()
+        self._errands = Errands(self._failed)
+        strangers = Strangers(worker, store, self._settles_link, self._errands)
+        add = self._settling.add
+        self._starting = Starting(
+            handlers, self._hand, self._runs, self._slots, strangers, self._verdicts, add, self._fill
+        )
         self._claimed = 0
         self._wear = Wear(plan)
-        self._asking = False
-        self._filling = False
         self._closing = False
-        self._leave: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._filling = False
+        self._loop = asyncio.get_running_loop()
+        self._leave: asyncio.Future[int] = self._loop.create_future()
 
     async def run(self) -> int:
         """Work until told to leave, or until there is nothing more to do; answers the exit status."""
@@ -91,7 +94,7 @@ class Executor:
         self._wire.say(Report.READY, policies=self._verdicts.told())
         loops = (self._hear(), self._claim_on(), self._settling.run(), self._tick())
         for work in loops:
-            self._aside(work)
+            self._errands.send(work)
         return await self._leave
 
     # -- orders
@@ -106,10 +109,10 @@ class Executor:
                     self._intake.reconcile_soon()
                 case Order.DRAIN | Order.ABORT as order:
                     self._closing = True
-                    self._aside(self._drain(self._plan.grace_seconds if order is Order.DRAIN else 0.0))
+                    self._errands.send(self._drain(self._plan.grace_seconds if order is Order.DRAIN else 0.0))
                 case Order.STOP:
                     self._closing = True
-                    self._aside(self._stop())
+                    self._errands.send(self._stop())
                 case _:
                     raise AssertionError(f"{message.word} is not an order")
         # The supervisor is gone, and the lease with it.
@@ -118,7 +121,7 @@ class Executor:
     async def _drain(self, grace_seconds: float) -> None:
         """Finish what runs while the grace lasts, and give everything else back unspent."""
         self._room.set()
-        self._give_back_buffer()
+        self._give_back()
         await self._runs.done(grace_seconds)
         self._runs.stop_all(Released(Release.DRAINED), "the worker is leaving")
         await self._runs.done(ABORT_SECONDS / 2)
@@ -137,26 +140,16 @@ class Executor:
 
     async def _stop(self) -> None:
         """The lease is lost: results that are there are said, and refused; nothing else is touched."""
-        self._buffer.clear()
-        self._slots.let_go()
+        self._hand.let_go()
         self._runs.stop_all(Released(Release.DRAINED), "the lease is lost")
         self._runs.abandon()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._settling.flushed(), ABORT_SECONDS)
         self._go(LEASE_LOST)
 
-    def _aside(self, work: Coroutine[None, None, None]) -> None:
-        """Do something beside everything else; if it raises, that is a defect of ours.
-
-        Then the process ends with the traceback, and its supervisor gives back what it held.
-        """
-        task = asyncio.ensure_future(work)
-        self._background.add(task)
-        task.add_done_callback(self._came_back)
-
-    def _came_back(self, task: "asyncio.Task[None]") -> None:
-        self._background.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None and not self._leave.done():
+    def _failed(self, error: BaseException) -> None:
+        """The process ends with the traceback, and its supervisor gives back what it held."""
+        if not self._leave.done():
             self._leave.set_exception(error)
 
     def _go(self, status: int) -> None:
@@ -176,7 +169,7 @@ class Executor:
             claims = await self._intake.claim(want, self._free)
             if claims is None:
                 continue
-            self._take(claims)
+            self._take(claims, full=len(claims) >= want)
             if not claims and self._nothing_left():
                 return
             few = len(claims) < want // 2 and all(claim.limits for claim in claims)
@@ -185,12 +178,14 @@ class Executor:
                 await self._pace.idle()
 
     def _free(self) -> int:
-        return self._runs.free - len(self._buffer)
+        return self._runs.free - self._hand.startable
 
     def _want(self) -> int:
         if self._closing or self._leave.done():
             return 0
-        want = self._pace.want(self._runs.free, len(self._buffer))
+        want = self._pace.want(self._runs.free, self._hand.startable)
+        if self._runs.free:
+            want = max(want, min(GROUP, self._hand.appetite))
         if self._plan.until is Until.ONCE:
             want = min(want, 1 - self._claimed)
         return want
@@ -202,14 +197,14 @@ class Executor:
 
     def _nothing_left(self) -> bool:
         """Whether a worker that does not stay has done what it came for."""
-        if self._plan.until is Until.STOPPED or len(self._runs) or self._buffer or len(self._slots):
+        if self._plan.until is Until.STOPPED or len(self._runs) or len(self._hand):
             return False
         if not self._closing:
             self._closing = True
-            self._aside(self._drain(self._plan.grace_seconds))
+            self._errands.send(self._drain(self._plan.grace_seconds))
         return True
 
-    def _take(self, claims: Sequence[Claim]) -> None:
+    def _take(self, claims: Sequence[Claim], *, full: bool) -> None:
         self._claimed += len(claims)
         if claims:
             self._pace.found()
@@ -217,51 +212,29 @@ class Executor:
             for claim in claims:
                 self._settle(claim, Released(Release.NOT_STARTED))
             return
-        if not self._buffer and not len(self._slots):
-            self._buffered_at = time.monotonic()
-        for claim in claims:
-            if claim.limits:
-                self._slots.add(claim)
-            else:
-                self._buffer.append(claim)
+        self._hand.take(claims, full=full)
         self._fill()
 
-    def _fill(self) -> None:
-        """Start what is in hand while there are slots."""
-        if self._filling:
-            # A task that ended as it started: whoever is filling goes on.
-            return
-        self._filling = True
-        while self._runs.free and (claim := self._slots.next()) is not None:
-            self._start(claim)
-        while self._buffer and self._runs.free:
-            self._start(self._buffer.popleft())
-        self._filling = False
-        self._settling.busy = bool(self._buffer) or len(self._runs) > 0
-        if self._pace.want(self._runs.free, len(self._buffer)) > 0:
-            self._room.set()
+    def _fill_soon(self) -> None:
+        """Once for all that ends in this turn of the loop."""
+        if not self._filling:
+            self._filling = True
+            self._loop.call_soon(self._fill)
 
-    def _start(self, claim: Claim) -> None:
-        self._buffered_at = time.monotonic()
-        handler = self._handlers.get(claim.kind)
-        late = claim.start_by is not None and time.monotonic() > claim.start_by
-        if handler is not None and not claim.expired and not late:
-            self._runs.start(claim, handler)
+    def _fill(self) -> None:
+        self._filling = False
+        if self._closing:
             return
-        if claim.limits:
-            self._slots.ended(claim, 0.0)
-        if late:
-            self._settle(claim, Released(Release.NOT_STARTED))
-        elif handler is None:
-            self._strangers.met(claim.kind)
-            self._settle(claim, Released(Release.NO_HANDLER))
-        else:
-            self._settling.add((claim, expire(claim)))
+        self._starting.fill()
+        startable = self._hand.startable
+        self._settling.busy = startable > 0 or len(self._runs) > 0
+        if self._pace.want(self._runs.free, startable) > 0 or self._hand.appetite:
+            self._room.set()
 
     # -- ending
 
     def _ended(self, run: Run, outcome: Outcome | Finished) -> None:
-        seconds = time.monotonic() - run.began_at
+        seconds = (time.monotonic() - run.began_at) / run.mates
         self._pace.ended(seconds)
         if run.claim.limits:
             self._slots.ended(run.claim, seconds)
@@ -272,8 +245,7 @@ class Executor:
             # If the answer to its own commit was lost, it may have landed: then it is looked up.
             uncertain = run.task is not None and run.task.uncertain
             self._settle(run.claim, outcome, uncertain=uncertain)
-        if not self._closing:
-            self._fill()
+        self._fill_soon()
         if run.claim.limits and self._slots.restless(run.claim):
             # More for the slots that are held, or nobody waits for them: either is the next claim's business.
             self._pace.wake()
@@ -290,46 +262,32 @@ class Executor:
     def _settle(self, claim: Claim, outcome: Outcome, *, uncertain: bool = False) -> None:
         self._settling.add((claim, self._verdicts.of(claim, outcome)), uncertain=uncertain)
 
-    def _give_back_buffer(self) -> None:
-        for claim in [*self._buffer, *self._slots.let_go()]:
+    def _give_back(self) -> None:
+        for claim in self._hand.let_go():
             self._settle(claim, Released(Release.NOT_STARTED))
-        self._buffer.clear()
 
     def _held(self) -> list[Claim]:
         settling = [claim for claim, _ in self._settling.pending()]
-        return [*self._buffer, *self._slots.claims(), *self._runs.claims(), *settling]
+        return [*self._hand.claims(), *self._runs.claims(), *settling]
 
     # -- time
 
     async def _tick(self) -> None:
         """Deadlines, cancel requests, a buffer that waits too long, and the end of this life."""
-        cancels_at = 0.0
         while True:
             await asyncio.sleep(TICK_SECONDS)
             now = time.monotonic()
             self._runs.expire()
-            if (self._buffer or len(self._slots)) and now - self._buffered_at > BUFFER_SECONDS_MAX:
+            if self._hand.stale:
                 self._pace.forget()
-                self._give_back_buffer()
-            if now >= cancels_at and not self._asking and self._runs.oldest_seconds() > CANCEL_SECONDS / 2:
-                cancels_at = now + CANCEL_SECONDS
+                self._give_back()
+            if self._cancels.due(now):
                 # Beside this loop: a database that hangs must not hold up deadlines.
-                self._aside(self._stop_what_was_cancelled())
+                self._errands.send(self._cancels.ask(now))
             if (why := self._wear.out()) is not None:
                 self._wire.say(Report.RECYCLE, why=why)
             if self._intake.due:
                 self._pace.wake()
             if self._closing or not self._runs.free:
                 # Nobody claims now, and what is held in vain would keep others waiting.
-                self._aside(self._intake.free_slots())
-
-    async def _stop_what_was_cancelled(self) -> None:
-        self._asking = True
-        try:
-            asked = await self._claims_link.use(lambda conn: self._store.cancel_requests(conn, self._worker))
-        except (LinkLost, psycopg.Error):
-            return
-        finally:
-            self._asking = False
-        for task_id, fence, reason in asked:
-            self._runs.cancel(task_id, fence, reason)
+                self._errands.send(self._intake.free_slots())

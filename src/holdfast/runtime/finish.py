@@ -5,20 +5,28 @@ If it finds the task gone, everything is rolled back. If the commit's answer is 
 as uncertain, and whoever settles it looks first.
 """
 
+import asyncio
+import threading
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from holdfast.config import Settings
 from holdfast.core.errors import LeaseLost, Misused
 from holdfast.core.handler import Handlers, Task
+from holdfast.core.state import State
+from holdfast.core.task import Predecessor
 from holdfast.store.bridges import AsyncBridge, Rows, SyncBridge, bridge_async, bridge_sync
 from holdfast.store.pool import Conn, connect
 from holdfast.store.sql import load
 
-IDLE_MAX = 4
+# Of each sort in one executor: who finds none free waits, because opening one takes longer than a finish.
+CONNECTIONS_MAX = 10
+Results: TypeAlias = Sequence[str | None] | None
 
 
 class Finishing:
@@ -30,13 +38,39 @@ class Finishing:
         self._sql = load("tasks.sql", settings.schema_name)
         self._idle: list[Conn] = []
         self._idle_sync: list[psycopg.Connection[Any]] = []
+        self._room = asyncio.Semaphore(CONNECTIONS_MAX)
+        self._room_sync = threading.Semaphore(CONNECTIONS_MAX)
 
-    def finish(self, task: Task[Any], result: object, conn: object | None) -> "FinishBlock":
-        """Begin the last act of a task."""
-        if task.settled:
-            raise Misused(f"task {task.id} is finished already: call finish once, at the end")
-        text = None if result is None else self._handlers[task.kind].encode(result)
-        return FinishBlock(self, task, text, conn)
+    def finish(
+        self, tasks: Sequence[Task[Any]], results: Sequence[object] | None, conn: object | None
+    ) -> "FinishBlock":
+        """Begin the last act of a task, or of many at once."""
+        for task in tasks:
+            if task.settled:
+                raise Misused(f"task {task.id} is finished already: call finish once, at the end")
+        if results is not None and len(results) != len(tasks):
+            raise Misused(f"there are {len(results)} results for {len(tasks)} tasks: give one for each")
+        encode = self._handlers[tasks[0].kind].encode
+        texts = [None if result is None else encode(result) for result in results or ()]
+        return FinishBlock(self, tasks, texts if any(texts) else None, conn)
+
+    async def predecessors(self, task_id: str) -> list[Predecessor]:
+        """What became of the tasks that one came after."""
+        conn = await self.take()
+        try:
+            return _predecessors(
+                await (await conn.execute(self._sql["predecessors"], {"id": task_id})).fetchall()
+            )
+        finally:
+            await self.give(conn)
+
+    def predecessors_sync(self, task_id: str) -> list[Predecessor]:
+        """The same, where calls block."""
+        conn = self.take_sync()
+        try:
+            return _predecessors(conn.execute(self._sql["predecessors"], {"id": task_id}).fetchall())
+        finally:
+            self.give_sync(conn)
 
     async def close(self) -> None:
         """Let the idle connections go."""
@@ -47,61 +81,79 @@ class Finishing:
 
     async def take(self) -> Conn:
         """A connection for one finish; one that lay idle is asked whether it is still there."""
-        while self._idle:
-            conn = self._idle.pop()
-            try:
-                await conn.execute("select 1")
-            except psycopg.Error:
-                await conn.close()
-            else:
-                return conn
-        return await connect(self._url, application="holdfast finish")
+        await self._room.acquire()
+        try:
+            while self._idle:
+                conn = self._idle.pop()
+                try:
+                    await conn.execute("select 1")
+                except psycopg.Error:
+                    await conn.close()
+                except BaseException:
+                    await conn.close()
+                    raise
+                else:
+                    return conn
+            return await connect(self._url, application="holdfast finish")
+        except BaseException:
+            self._room.release()
+            raise
 
     async def give(self, conn: Conn) -> None:
-        """It is not needed any more."""
-        if conn.closed or len(self._idle) >= IDLE_MAX:
-            await conn.close()
-        else:
+        """It is not needed any more; one that was cut off in the middle is not used again."""
+        if conn.info.transaction_status is TransactionStatus.IDLE:
             self._idle.append(conn)
+            self._room.release()
+        else:
+            self._room.release()
+            await conn.close()
 
     def take_sync(self) -> "psycopg.Connection[Any]":
         """A connection for one finish in a thread."""
-        while True:
-            try:
-                conn = self._idle_sync.pop()
-            except IndexError:
-                break
-            try:
-                conn.execute("select 1")
-            except psycopg.Error:
-                conn.close()
-            else:
-                return conn
-        return psycopg.connect(self._url, autocommit=True, application_name="holdfast finish")
+        self._room_sync.acquire()
+        try:
+            while True:
+                try:
+                    conn = self._idle_sync.pop()
+                except IndexError:
+                    break
+                try:
+                    conn.execute("select 1")
+                except psycopg.Error:
+                    conn.close()
+                else:
+                    return conn
+            return psycopg.connect(self._url, autocommit=True, application_name="holdfast finish")
+        except BaseException:
+            self._room_sync.release()
+            raise
 
     def give_sync(self, conn: "psycopg.Connection[Any]") -> None:
         """It is not needed any more."""
-        if conn.closed or len(self._idle_sync) >= IDLE_MAX:
-            conn.close()
-        else:
+        if conn.info.transaction_status is TransactionStatus.IDLE:
             self._idle_sync.append(conn)
+        else:
+            conn.close()
+        self._room_sync.release()
 
-    async def complete(self, bridge: AsyncBridge, task: Task[Any], result: str | None) -> None:
+    async def complete(self, bridge: AsyncBridge, tasks: Sequence[Task[Any]], results: Results) -> None:
         """The fenced end; nothing may come between it and the commit."""
-        _require(await bridge.fetch(self._sql["complete"], _values(task, result)), task)
+        _require(await bridge.fetch(self._sql["complete"], _values(tasks, results)), tasks)
 
-    def complete_sync(self, bridge: SyncBridge, task: Task[Any], result: str | None) -> None:
+    def complete_sync(self, bridge: SyncBridge, tasks: Sequence[Task[Any]], results: Results) -> None:
         """The same, where calls block."""
-        _require(bridge.fetch(self._sql["complete"], _values(task, result)), task)
+        _require(bridge.fetch(self._sql["complete"], _values(tasks, results)), tasks)
 
 
 class FinishBlock:
     """One use of `task.finish`: with `async with`, or with `with`."""
 
-    def __init__(self, by: Finishing, task: Task[Any], result: str | None, conn: object | None) -> None:
+    def __init__(
+        self, by: Finishing, tasks: Sequence[Task[Any]], results: Results, conn: object | None
+    ) -> None:
         self._by = by
-        self._task = task
-        self._result = result
+        self._tasks = tasks
+        self._results = results
         self._given = conn
         self._own: Conn | None = None
         self._own_sync: psycopg.Connection[Any] | None = None
@@ -115,7 +167,12 @@ class FinishBlock:
             self._own = await self._by.take()
         self._bridge = bridge_async(self._own if self._given is None else self._given)
         self._work = self._bridge.work()
-        return await self._work.__aenter__()
+        try:
+            return await self._work.__aenter__()
+        except BaseException:
+            if self._own is not None:
+                await self._by.give(self._own)
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -125,13 +182,13 @@ class FinishBlock:
         try:
             if error is None:
                 try:
-                    await self._by.complete(self._bridge, self._task, self._result)
+                    await self._by.complete(self._bridge, self._tasks, self._results)
                 except BaseException as refused:
                     await self._work.__aexit__(type(refused), refused, refused.__traceback__)
                     raise
-                self._task.uncertain = True
+                self._mark(uncertain=True)
                 await self._work.__aexit__(None, None, None)
-                self._task.uncertain, self._task.settled = False, True
+                self._mark(settled=True)
             else:
                 await self._work.__aexit__(kind, error, trace)
         finally:
@@ -143,7 +200,12 @@ class FinishBlock:
             self._own_sync = self._by.take_sync()
         self._bridge_sync = bridge_sync(self._own_sync if self._given is None else self._given)
         self._work_sync = self._bridge_sync.work()
-        return self._work_sync.__enter__()
+        try:
+            return self._work_sync.__enter__()
+        except BaseException:
+            if self._own_sync is not None:
+                self._by.give_sync(self._own_sync)
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -153,29 +215,39 @@ class FinishBlock:
         try:
             if error is None:
                 try:
-                    self._by.complete_sync(self._bridge_sync, self._task, self._result)
+                    self._by.complete_sync(self._bridge_sync, self._tasks, self._results)
                 except BaseException as refused:
                     self._work_sync.__exit__(type(refused), refused, refused.__traceback__)
                     raise
-                self._task.uncertain = True
+                self._mark(uncertain=True)
                 self._work_sync.__exit__(None, None, None)
-                self._task.uncertain, self._task.settled = False, True
+                self._mark(settled=True)
             else:
                 self._work_sync.__exit__(kind, error, trace)
         finally:
             if self._own_sync is not None:
                 self._by.give_sync(self._own_sync)
 
+    def _mark(self, *, uncertain: bool = False, settled: bool = False) -> None:
+        for task in self._tasks:
+            task.uncertain, task.settled = uncertain, settled
 
-def _values(task: Task[Any], result: str | None) -> dict[str, object]:
+
+def _predecessors(rows: Iterable[tuple[Any, ...]]) -> list[Predecessor]:
+    return [Predecessor(row[0], row[1], State(row[2]), *row[3:]) for row in rows]
+
+
+def _values(tasks: Sequence[Task[Any]], results: Results) -> dict[str, object]:
     return {
-        "ids": [task.id],
-        "fences": [task.fence],
-        "results": None if result is None else [result],
+        "ids": [task.id for task in tasks],
+        "fences": [task.fence for task in tasks],
+        "results": results,
         "now": None,
     }
 
 
-def _require(rows: Rows, task: Task[Any]) -> None:
-    if not rows:
-        raise LeaseLost(task.id, task.fence)
+def _require(rows: Rows, tasks: Sequence[Task[Any]]) -> None:
+    landed = {str(row[0]) for row in rows}
+    for task in tasks:
+        if task.id not in landed:
+            raise LeaseLost(task.id, task.fence)

@@ -91,7 +91,7 @@ class Intake:
             return
         try:
             await self._link.use(
-                lambda conn: self._store.free_slots(conn, self._worker, self._generation, freed)
+                lambda conn: self._store.leasing.free_slots(conn, self._worker, self._generation, freed)
             )
         except (LinkLost, psycopg.Error):
             # They are not held here any more, so that the next look at what is held frees them.
@@ -103,7 +103,7 @@ class Intake:
         if self.due:
             self._reconcile_at.pop(0)
             await self._store.reconcile(conn, self._worker, self._held())
-            await self._store.set_slots(conn, self._worker, self._generation, self.slots.held())
+            await self._store.leasing.set_slots(conn, self._worker, self._generation, self.slots.held())
         return await self._claimer.claim(conn, want, free=free())
 
     def _new_claimer(self) -> Claimer:

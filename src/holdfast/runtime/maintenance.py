@@ -16,9 +16,11 @@ from holdfast.core.decide import Policy
 from holdfast.core.events import Listener, StatementFailed
 from holdfast.runtime.link import Backoff, Link, LinkLost
 from holdfast.runtime.plan import Plan
+from holdfast.store.followups import Followups
 from holdfast.store.gates import Gates
 from holdfast.store.operate import Operator
 from holdfast.store.pool import Conn
+from holdfast.store.schedules import Schedules
 from holdfast.store.tasks import RECLAIM_LIMIT, TaskStore
 from holdfast.store.upkeep import Upkeep
 
@@ -31,10 +33,13 @@ CUT_OFF_SECONDS = 0.2
 EXPIRE_SECONDS = 5.0
 STIR_SECONDS = 5.0
 STIR_AGAIN_SECONDS = 0.05
+# The first schedule, or the first follow-up for a while, is noticed by then.
+WAKE_SECONDS = 5.0
+RELEASE_SECONDS = 0.25
 
 
 class Maintenance:
-    """Reclaim, gates, expiry, counts, retention, days."""
+    """Reclaim, gates, schedules, follow-ups, expiry, counts, retention, days."""
 
     def __init__(
         self, plan: Plan, store: TaskStore, policies: Mapping[str, Policy], listen: Listener
@@ -51,7 +56,9 @@ class Maintenance:
         self._operator = Operator(store.settings, listen, by="maintenance")
         self._upkeep = Upkeep(store.settings, listen)
         self._stirred = ""
-        self._due = {"look": 0.0, "gates": 0.0, "stir": 0.0, "expire": 0.0, "upkeep": 0.0}
+        self._schedules = Schedules(store.settings, listen)
+        self._followups = Followups(store.settings, listen)
+        self._due = {"look": 0.0, "gates": 0.0, "wake": 0.0, "stir": 0.0, "expire": 0.0, "upkeep": 0.0}
         # A little shorter than the workers' own: what a dead tree held is taken back as soon as it may be.
         self._lease = max(1.0, plan.lease_seconds * 0.8)
 
@@ -92,6 +99,7 @@ class Maintenance:
         for chore, work in (
             ("look", self._look),
             ("gates", self._tend_gates),
+            ("wake", self._wake),
             ("stir", self._stir),
             ("expire", self._expire),
             ("upkeep", self._keep_up),
@@ -118,8 +126,18 @@ class Maintenance:
         await self._gates.tend(conn, self._plan.unroutable_seconds)
         return GATES_SECONDS
 
+    async def _wake(self, conn: Conn) -> float:
+        """Make the tasks of ticks that have come, and let follow-ups start; answers when to look again."""
+        soonest, waiting = await self._schedules.pending(conn)
+        if soonest is not None and soonest <= 0:
+            await self._schedules.fire(conn)
+        if waiting:
+            await self._followups.release(conn)
+        often = RELEASE_SECONDS if waiting else WAKE_SECONDS
+        return often if soonest is None else min(max(soonest, CUT_OFF_SECONDS), often)
+
     async def _stir(self, conn: Conn) -> float:
-        _, after = await self._store.stir(conn, self._stirred)
+        _, after = await self._store.leasing.stir(conn, self._stirred)
         self._stirred = after or ""
         return STIR_AGAIN_SECONDS if after else STIR_SECONDS
 

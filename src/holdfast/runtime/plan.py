@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from holdfast.core.decide import MAX_ATTEMPTS_DEFAULT
-from holdfast.store.tasks import TIMEOUT_SECONDS
+from holdfast.core.task import TIMEOUT_SECONDS
 
 
 class Until(StrEnum):

@@ -9,13 +9,15 @@ from holdfast.core.handler import Handlers
 from holdfast.runtime.link import Backoff, Link, LinkLost
 from holdfast.runtime.plan import Plan
 from holdfast.store.limits import CODE, Limits
+from holdfast.store.schedules import Schedules
 from holdfast.store.tasks import TaskStore
 
 
 async def register(link: Link, store: TaskStore, worker: str, plan: Plan, handlers: Handlers) -> None:
-    """Make the worker and the limits of its kinds known, however long the database takes to be there."""
+    """Make the worker, its kinds' limits and schedules known, however long the database takes to be there."""
     declared = [limit for handler in handlers.values() for limit in handler.limits()]
     limits = Limits(store.settings, store.listen, by=CODE)
+    schedules = Schedules(store.settings, store.listen, by=CODE)
     backoff = Backoff()
     while True:
         try:
@@ -35,6 +37,7 @@ async def register(link: Link, store: TaskStore, worker: str, plan: Plan, handle
             await asyncio.sleep(backoff.next() * 10)
     while True:
         try:
-            return await link.use(lambda conn: limits.declare(conn, declared))
+            await link.use(lambda conn: limits.declare(conn, declared))
+            return await link.use(lambda conn: schedules.declare(conn, handlers.values()))
         except LinkLost:
             await asyncio.sleep(backoff.next())

@@ -3,18 +3,17 @@
 import asyncio
 import contextvars
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
 
-from holdfast.core.failure import Failure, FailureClass
-from holdfast.core.handler import Finisher, Handler, Isolation, Task
+from holdfast.core.handler import Finisher, Handler, Isolation
 from holdfast.core.outcome import Cancel, Failed, Finished, Outcome, Release, Released, WorkerLost
 from holdfast.core.task import Claim
+from holdfast.runtime.bulks import BulkCall
 from holdfast.runtime.execute import execute_async, execute_here, overdue, prepare
-from holdfast.runtime.flight import FlightRecord
+from holdfast.runtime.flight import ITEMS_MAX, FlightRecord
+from holdfast.runtime.run import Run, cancellable, cancelled_itself, ended_by, unless_told
 from holdfast.runtime.solo import Died, NotStarted, SoloRun, SoloServer
 
 # How many suspects run at one time, beside the slots: a herd of processes must not crowd out the rest.
@@ -23,24 +22,8 @@ NOT_STARTED_SECONDS = 1.0
 SOLO_START_SECONDS = 60.0
 
 
-@dataclass(slots=True, eq=False)
-class Run:
-    """One handler at work."""
-
-    claim: Claim
-    handler: Handler
-    slot: int | None
-    began_at: float
-    deadline_at: float
-    task: Task[Any] | None = None
-    doing: "asyncio.Task[None] | None" = None
-    solo: SoloRun | None = None
-    # Why it was told to stop; this is its outcome unless it ends well all the same.
-    told: Outcome | None = None
-
-
 class Runs:
-    """What runs now; `ended` is called once for each run, with its outcome."""
+    """What runs now; `ended` is told of each run with its outcome, `freed` when a bulk call is over."""
 
     def __init__(
         self,
@@ -49,9 +32,13 @@ class Runs:
         timeout_seconds: float,
         finisher: Finisher | None,
         ended: Callable[[Run, Outcome | Finished], None],
+        freed: Callable[[], None],
     ) -> None:
+        self._freed = freed
         self._flight = flight
         self._free = list(reversed(range(flight.slots)))
+        self._free_items = list(reversed(range(flight.slots, flight.slots + ITEMS_MAX)))
+        self._calls: set[BulkCall] = set()
         self._solo = solo
         self._suspects = asyncio.Semaphore(max(SUSPECTS_MIN, min(SUSPECTS_MAX, flight.slots // 2)))
         self._queued_suspects = 0
@@ -69,6 +56,11 @@ class Runs:
     def free(self) -> int:
         """Slots without a handler, less the suspects that wait for their turn: nobody hoards those."""
         return max(0, len(self._free) - self._queued_suspects)
+
+    @property
+    def items(self) -> int:
+        """How many items the next bulk call may have."""
+        return len(self._free_items)
 
     def __len__(self) -> int:
         return len(self._running)
@@ -104,7 +96,43 @@ class Runs:
             return
         run.task = task
         self._flight.start(slot, claim.id, claim.fence, run.deadline_at)
-        run.doing = self._task(run, self._run_async(run) if handler.awaits else self._run_in_thread(run))
+        if handler.awaits:
+            run.doing = self._loop.create_task(self._run_async(run), context=self._context.copy())
+        else:
+            run.doing = self._task(run, self._run_in_thread(run))
+
+    def start_bulk(self, claims: Sequence[Claim], handler: Handler) -> None:
+        """Call a bulk handler with all of these; a payload that cannot be read fails by itself."""
+        now = time.monotonic()
+        call_slot = self._free.pop()
+        runs = []
+        for claim in claims:
+            own = now + claim.timeout_seconds if claim.timeout_seconds else float("inf")
+            run = Run(claim, handler, self._free_items.pop(), now, own, mates=len(claims))
+            self._running.add(run)
+            task = prepare(handler, claim, self._finisher)
+            if isinstance(task, Failed):
+                self._end(run, task)
+                continue
+            run.task = task
+            runs.append(run)
+        seconds = handler.timeout_seconds or self._timeout
+        call = BulkCall(handler, runs, seconds, self._flight, self._threads, self._end_item)
+        for run in runs:
+            run.call = call
+        self._calls.add(call)
+        call.doing = self._loop.create_task(self._call(call, call_slot), context=self._context.copy())
+
+    async def _call(self, call: BulkCall, slot: int) -> None:
+        try:
+            await call.work()
+        finally:
+            self._calls.discard(call)
+            self._free.append(slot)
+            self._freed()
+
+    def _end_item(self, run: Run, outcome: Outcome) -> None:
+        self._end(run, unless_told(run, outcome))
 
     def stop(self, run: Run, told: Outcome, reason: str) -> None:
         """Tell a handler to end: a coroutine is cancelled, a process killed, a function may look."""
@@ -113,9 +141,11 @@ class Runs:
         run.told = told
         if run.task is not None:
             run.task.stopping = reason
+        if run.call is not None:
+            run.call.told()
         if run.solo is not None:
             run.solo.kill()
-        if run.doing is not None and _cancellable(run):
+        if run.doing is not None and cancellable(run):
             run.doing.cancel()
 
     def stop_all(self, told: Outcome, reason: str) -> None:
@@ -139,6 +169,8 @@ class Runs:
         now = time.monotonic()
         for run in [run for run in self._running if run.deadline_at <= now]:
             self.stop(run, overdue(self.seconds(run.claim, run.handler)), "its time is over")
+        for call in [call for call in self._calls if call.deadline_at <= now]:
+            call.expire()
 
     async def done(self, seconds: float) -> None:
         """Wait until nothing runs, for so long at most."""
@@ -161,19 +193,19 @@ class Runs:
         try:
             await work
         except asyncio.CancelledError:
-            self._end(run, run.told or _cancelled_itself())
+            self._end(run, run.told or cancelled_itself())
         except BaseException as error:  # noqa: BLE001 (the last resort)
-            failure = Failure.of(FailureClass.TRANSIENT, f"{type(error).__name__} ended it")
-            self._end(run, run.told or Failed(failure))
+            self._end(run, run.told or ended_by(error))
 
     async def _run_async(self, run: Run) -> None:
+        """As above, in one piece: it is the way of most tasks."""
         assert run.task is not None, "it was prepared"
         try:
-            outcome = await execute_async(run.handler, run.task)
+            outcome = unless_told(run, await execute_async(run.handler, run.task))
         except asyncio.CancelledError:
-            outcome = run.told or _cancelled_itself()
-        else:
-            outcome = _unless_told(run, outcome)
+            outcome = run.told or cancelled_itself()
+        except BaseException as error:  # noqa: BLE001 (the last resort)
+            outcome = run.told or ended_by(error)
         self._end(run, outcome)
 
     async def _run_in_thread(self, run: Run) -> None:
@@ -182,13 +214,13 @@ class Runs:
         outcome = await self._loop.run_in_executor(
             self._threads, context.run, execute_here, run.handler, run.task
         )
-        self._end(run, _unless_told(run, outcome))
+        self._end(run, unless_told(run, outcome))
 
     async def _run_suspect(self, run: Run) -> None:
         try:
             await self._suspects.acquire()
         except asyncio.CancelledError:
-            self._end(run, run.told or _cancelled_itself())
+            self._end(run, run.told or cancelled_itself())
             return
         finally:
             self._queued_suspects -= 1
@@ -217,12 +249,14 @@ class Runs:
         elif isinstance(answer, Finished):
             self._end(run, answer)
         else:
-            self._end(run, _unless_told(run, answer))
+            self._end(run, unless_told(run, answer))
 
     def _end(self, run: Run, outcome: Outcome | Finished) -> None:
         if run.task is not None and run.task.settled and not isinstance(outcome, Finished):
             outcome = Finished(outcome)
-        if run.slot is not None:
+        if run.slot is not None and run.slot >= self._flight.slots:
+            self._free_items.append(run.slot)
+        elif run.slot is not None:
             self._flight.end(run.slot)
             self._free.append(run.slot)
         if run in self._running:
@@ -231,19 +265,3 @@ class Runs:
             self._ended(run, outcome)
             if not self._running:
                 self._empty.set()
-
-
-def _cancellable(run: Run) -> bool:
-    """A coroutine, or a process that is not there yet: the others cannot be told in this way."""
-    return run.handler.awaits if run.solo is None else run.solo.pidfd is None
-
-
-def _unless_told(run: Run, outcome: Outcome) -> Outcome:
-    """A handler that fails after it was told to stop failed of that; one that ends well has ended well."""
-    if run.told is not None and isinstance(outcome, Failed):
-        return run.told
-    return outcome
-
-
-def _cancelled_itself() -> Outcome:
-    return Failed(Failure.of(FailureClass.TRANSIENT, "it was cancelled from within"))

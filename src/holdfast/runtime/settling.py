@@ -14,7 +14,7 @@ from holdfast.runtime.link import Backoff, Link, LinkLost
 from holdfast.store.settle import Settled, Settlement
 from holdfast.store.tasks import TaskStore
 
-GROUP_MAX = 200
+GROUP_MAX = 500
 GATHER_SECONDS = 0.003
 
 

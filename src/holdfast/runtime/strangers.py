@@ -1,11 +1,11 @@
 """Kinds that this version of a worker does not know: a gate before each, that only others pass."""
 
 import time
-from collections.abc import Callable, Coroutine
 
 import psycopg
 
 from holdfast.core.events import KindsUnknown
+from holdfast.runtime.errands import Errands
 from holdfast.runtime.link import Link, LinkLost
 from holdfast.store.gates import Gates
 from holdfast.store.tasks import TaskStore
@@ -21,13 +21,13 @@ class Strangers:
         worker: str,
         store: TaskStore,
         link: Link,
-        aside: Callable[[Coroutine[None, None, None]], None],
+        errands: Errands,
     ) -> None:
         self._worker = worker
         self._listen = store.listen
         self._gates = Gates(store.settings, store.listen, by=worker)
         self._link = link
-        self._aside = aside
+        self._errands = errands
         self._gated_at: dict[str, float] = {}
 
     def met(self, kind: str) -> None:
@@ -36,7 +36,7 @@ class Strangers:
         if now - self._gated_at.get(kind, -AGAIN_SECONDS) >= AGAIN_SECONDS:
             self._gated_at[kind] = now
             self._listen(KindsUnknown(self._worker, [kind]))
-            self._aside(self._gate(kind))
+            self._errands.send(self._gate(kind))
 
     async def _gate(self, kind: str) -> None:
         try:

@@ -8,7 +8,7 @@ before the lease ends, because after that someone else may run the same tasks.
 import asyncio
 import signal
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 import psycopg
@@ -25,6 +25,7 @@ from holdfast.core.events import (
 )
 from holdfast.runtime.burials import Burials
 from holdfast.runtime.child import Child, Leaving
+from holdfast.runtime.errands import Errands
 from holdfast.runtime.hints import Hints
 from holdfast.runtime.leases import Leases
 from holdfast.runtime.link import LinkLost
@@ -57,7 +58,7 @@ class Supervisor:
         self._hints = Hints(plan, self._wake)
         self._children: set[Child] = set()
         self._leases = Leases(plan, store, self._children, self._lost)
-        self._burying: set[asyncio.Task[None]] = set()
+        self._errands = Errands(self._failed)
         self._signals = 0
         self._failures = 0
         self._was_ready = False
@@ -82,8 +83,7 @@ class Supervisor:
                 # A chore that ends by itself has nothing more to do; one that raises is our defect.
                 one.result()
             tasks = [task for task in tasks if not task.done()]
-        if self._burying:
-            await asyncio.wait(self._burying, timeout=STOP_SECONDS)
+        await self._errands.done(STOP_SECONDS)
         # If it cannot be left now, its lease ends by itself.
         with suppress(TimeoutError, LinkLost, psycopg.Error):
             await asyncio.wait_for(self._maintenance.leave(), STOP_SECONDS)
@@ -97,7 +97,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         loop.add_reader(child.pidfd, self._ended, child)
         await child.wire.open()
-        self._keep(self._hear(child))
+        self._errands.send(self._hear(child))
         self._listen(ExecutorStarted(child.worker, child.process.pid, self._plan.name))
         return child
 
@@ -158,7 +158,7 @@ class Supervisor:
         self._listen(
             ExecutorEnded(child.worker, child.process.pid, status, child.leaving and str(child.leaving))
         )
-        self._keep(self._burials.bury(child))
+        self._errands.send(self._burials.bury(child))
         if self._over.is_set():
             return
         if not child.ready and not self._was_ready and child.leaving is None:
@@ -179,7 +179,7 @@ class Supervisor:
         lived = time.monotonic() - child.began_at
         self._failures = 0 if lived > SETTLED_SECONDS else self._failures + 1
         pause = 0.0 if self._failures < 3 else min(RESTART_SECONDS_MAX, 0.1 * 2.0 ** min(self._failures, 10))
-        self._keep(self._start_after(pause, child))
+        self._errands.send(self._start_after(pause, child))
         return True
 
     async def _start_after(self, seconds: float, child: Child) -> None:
@@ -215,7 +215,7 @@ class Supervisor:
             for child in list(self._children):
                 self._mind(child, now, asleep=woke)
             if woke:
-                self._keep(self._leases.renew_now())
+                self._errands.send(self._leases.renew_now())
 
     def _mind(self, child: Child, now: float, *, asleep: bool) -> None:
         if now > child.leave_by:
@@ -256,14 +256,7 @@ class Supervisor:
         if not self._children:
             self._over.set()
 
-    def _keep(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._burying.add(task)
-        task.add_done_callback(self._let_go)
-
-    def _let_go(self, task: "asyncio.Task[None]") -> None:
-        self._burying.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            asyncio.get_running_loop().call_exception_handler(
-                {"message": "a part of the supervisor failed", "exception": task.exception()}
-            )
+    def _failed(self, error: BaseException) -> None:
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": "a part of the supervisor failed", "exception": error}
+        )

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 from holdfast.config import Settings
 from holdfast.core.state import State
-from holdfast.core.task import TaskView
 from holdfast.store.pool import Conn
 from holdfast.store.sql import load
 
@@ -88,6 +87,17 @@ class Totals:
     last_failure_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingLong:
+    """A task that could start and has not."""
+
+    id: str
+    kind: str
+    queue: str
+    since: datetime
+    error: str | None
+
+
 class Browser:
     """The reads of the command line."""
 
@@ -139,76 +149,7 @@ class Browser:
         assert row is not None, "a select without a table always answers"
         return Totals(*row)
 
-    async def why(self, conn: Conn, task: TaskView) -> list[str]:
-        """Why a task has not ended, in sentences; the first is the one to look at."""
-        match task.state:
-            case State.COMPLETED:
-                took = f"{task.execution_seconds or 0:.3f} s"
-                return [f"it has completed, in {took} by worker {task.worker} under fence {task.fence}"]
-            case State.FAILED:
-                code = task.error.code if task.error else "no code"
-                return [
-                    f"it has failed for good ({task.dead_reason}, {code}): retry it when the cause is gone"
-                ]
-            case State.CANCELLED:
-                return [f"it was cancelled: {task.mark_reason or 'no reason given'}"]
-            case State.PAUSED:
-                return [f"it was paused: {task.mark_reason or 'no reason given'}; resume it"]
-            case State.RUNNING:
-                return [f"it runs now, in worker {task.worker} under fence {task.fence}"]
-            case State.QUEUED:
-                return await self._queued(conn, task)
-
-    async def _queued(self, conn: Conn, task: TaskView) -> list[str]:
-        row = await (await conn.execute(self._sql["why"], {"id": task.id})).fetchone()
-        if row is None:
-            return ["it has just ended: ask again"]
-        (ready, run_at, bucket, paused_at, paused_by, pause_reason, paused_until, parked_at, queue_paused_at,
-         queue_by, queue_reason, queue_until, served, known, ahead, before, lane, limits) = row  # fmt: skip
-        found: list[str] = []
-        if run_at is not None and run_at > datetime.now(UTC):
-            found.append(f"its time has not come: it may start at {run_at.isoformat(timespec='seconds')}")
-        if queue_paused_at is not None:
-            found.append(
-                f"its queue {task.queue} is paused by {queue_by}: {queue_reason}{_until(queue_until)}"
-            )
-        if paused_at is not None:
-            found.append(
-                f"its kind {task.kind} is paused by {paused_by}: {pause_reason}{_until(paused_until)}"
-            )
-        if not served:
-            found.append(
-                f"no live worker serves its queue {task.queue}: start one with --queues {task.queue}"
-            )
-        elif not known or parked_at is not None:
-            found.append(f"no live worker of its queue has a handler for its kind {task.kind}")
-        if lane is not None:
-            found.append(f"its lane {task.bucket} runs one at a time, and task {lane} comes first")
-        found += [text for limit in limits if (text := _full(*limit))]
-        if ready and ahead:
-            found.append(f"{ahead}{'+' if ahead >= 10_000 else ''} tasks of its queue come before it")
-        if before and lane is None:
-            found.append(f"{before}{'+' if before >= 10_000 else ''} tasks behind {bucket} come before it")
-        return found or ["nothing stands in its way: it is about to start"]
-
-
-def _until(moment: datetime | None) -> str:
-    return "" if moment is None else f", until {moment.isoformat(timespec='seconds')}"
-
-
-def _full(
-    name: str,
-    capacity: int | None,
-    count: int | None,
-    seconds: float | None,
-    spent: bool | None,  # noqa: FBT001
-    holders: Mapping[str, int] | None,
-) -> str | None:
-    """The sentence about a limit that is full."""
-    held = holders or {}
-    if capacity is not None and sum(held.values()) >= capacity:
-        who = ", ".join(f"{worker} ({slots})" for worker, slots in held.items()) or "nobody"
-        return f"the limit of {name}, {capacity} at once, is full: held by {who}"
-    if spent:
-        return f"the rate of {name}, {count} in {seconds:g} s, is spent for now"
-    return None
+    async def waiting_long(self, conn: Conn, seconds: float, limit: int = 5) -> list[WaitingLong]:
+        """Tasks that could start and have not for so long, the oldest first, with their last error."""
+        cursor = await conn.execute(self._sql["waiting_long"], {"seconds": seconds, "limit": limit})
+        return [WaitingLong(*row) for row in await cursor.fetchall()]

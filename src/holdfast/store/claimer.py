@@ -3,16 +3,19 @@
 import time
 from collections.abc import Callable, Sequence
 
-from holdfast.core.task import Claim
+from holdfast.core.task import TIMEOUT_SECONDS, Claim
 from holdfast.store.floor import BEGINNING, END, Floor, Range, Sweep
+from holdfast.store.leasing import AtOnce
 from holdfast.store.pool import Conn
 from holdfast.store.slots import Slots
-from holdfast.store.tasks import TIMEOUT_SECONDS, Claimed, TaskStore
+from holdfast.store.tasks import Claimed, TaskStore
 from holdfast.store.turns import Turns
 
 # Behind buckets is looked at when something was moved there, and otherwise at this pace.
 WAITING_SECONDS = 0.1
 READY_SECONDS = 0.02
+# What stepped aside while others started at once can wait so long.
+ASIDE_SECONDS = 0.05
 # An idle claimer looks from the beginning as long as that costs next to nothing.
 WHOLE_SECONDS_MAX = 0.005
 WHOLE_AGAIN_SECONDS = 30.0
@@ -65,45 +68,53 @@ class Claimer:
 
     async def _look(self, conn: Conn, limit: int, free: int | None) -> list[Claim]:
         claims: list[Claim] = []
-        errand = self.slots.busy()
+        hungry = self.slots.hungry()
         whole = self._idle and self._clock() >= self._whole_from
         # The overlooked and those behind buckets come first, but never take all: whatever is urgent in
         # ready must not wait until a backlog elsewhere is empty.
         if not whole and self._sweep.due(self._clock()):
             claims += await self._swept(conn, max(1, limit // 2))
         room = (limit if free is None else min(free, limit)) - len(claims)
-        if room > 0 and (errand or self._clock() >= self._waiting_due_at):
+        freed: dict[str, int] = {}
+        if room > 0 and (hungry or self._clock() >= self._waiting_due_at):
             half = max(1, (limit - len(claims)) // 2)
             claims += await self._waiting(conn, min(room, half) if self._ready_gave else room)
             # Where it took all, ready was not looked at: next time it is.
             self._ready_gave |= len(claims) >= limit
+        elif freed := self.slots.take_surplus():
+            await self._store.leasing.free_slots(conn, self._worker, self._epoch, freed)
         # Where only slots want something, ready need not be asked again and again.
-        if len(claims) < limit and not (errand and self._clock() < self._ready_due_at):
+        if len(claims) < limit and not ((hungry or freed) and self._clock() < self._ready_due_at):
             rest = self._everything if whole else self._ready
-            claims += await rest(conn, limit - len(claims))
+            claims += await rest(conn, limit - len(claims), self._at_once(limit - len(claims)))
         return claims
 
-    async def _ready(self, conn: Conn, limit: int) -> Sequence[Claim]:
-        claimed = await self._store.claim(conn, self.floor, self._worker, limit, self._timeout)
+    def _at_once(self, room: int) -> AtOnce:
+        return AtOnce(room, self._kinds, self._epoch)
+
+    async def _ready(self, conn: Conn, limit: int, at_once: AtOnce) -> Sequence[Claim]:
+        claimed = await self._store.claim(conn, self.floor, self._worker, limit, self._timeout, at_once)
         await self._step_over(conn, claimed, self.floor.ranges(), limit)
         return claimed.claims
 
     async def _step_over(self, conn: Conn, claimed: Claimed, ranges: Sequence[Range], limit: int) -> None:
         """Where a claim met nothing but tasks behind buckets, move many more of them aside at once."""
+        self.slots.leased_at_once(claimed.claims)
         self._ready_gave = bool(claimed.claims)
         self.moving = claimed.parked > 0
         if claimed.parked:
-            self._waiting_due_at = 0.0
+            aside = ASIDE_SECONDS if claimed.claims else 0.0
+            self._waiting_due_at = min(self._waiting_due_at, self._clock() + aside)
         if not claimed.parked and not claimed.claims:
             self._ready_due_at = self._clock() + READY_SECONDS
         if claimed.parked >= limit:
             await self._store.shunt(conn, ranges)
 
-    async def _everything(self, conn: Conn, limit: int) -> Sequence[Claim]:
+    async def _everything(self, conn: Conn, limit: int, at_once: AtOnce) -> Sequence[Claim]:
         """Look from the very beginning: while idle that is one statement instead of three."""
         began = self._clock()
         ranges = [Range(r.queue, r.priority, BEGINNING, END) for r in self.floor.ranges()]
-        claimed = await self._store.claim_ranges(conn, ranges, self._worker, limit, self._timeout)
+        claimed = await self._store.claim_ranges(conn, ranges, self._worker, limit, self._timeout, at_once)
         await self._step_over(conn, claimed, ranges, limit)
         self._looks += 1
         took = self._clock() - began
@@ -114,7 +125,7 @@ class Claimer:
         return claimed.claims
 
     async def _waiting(self, conn: Conn, limit: int) -> Sequence[Claim]:
-        claims = await self._store.claim_waiting(
+        claims = await self._store.leasing.claim_waiting(
             conn,
             self._turns,
             self._worker,

@@ -2,17 +2,19 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from uuid_utils import uuid7
 
 from holdfast.config import Settings
-from holdfast.core.errors import KeyConflict, PayloadTooLarge, SchemaError
+from holdfast.core.errors import KeyConflict, Misused, PayloadTooLarge, SchemaError
 from holdfast.core.events import Listener, TasksEnqueued, silent
 from holdfast.core.task import KEY_WINDOW_SECONDS, Enqueued, NewTask
 from holdfast.store.bridges import AsyncBridge, Rows, SyncBridge
 from holdfast.store.sql import load
 
 KEY_CONFLICT = "HF001"
+BEFORE_MISSING = "HF002"
 # The schema is not there, or it is and the function is not.
 NO_SUCH_FUNCTION = ("3F000", "42883")
 
@@ -23,15 +25,17 @@ class Enqueuer:
     def __init__(self, settings: Settings, listen: Listener = silent) -> None:
         self._settings = settings
         self._listen = listen
-        self._sql = load("tasks.sql", settings.schema_name)["enqueue_many"]
+        self._sql = load("tasks.sql", settings.schema_name)
 
     async def enqueue(
         self, bridge: AsyncBridge, tasks: Sequence[NewTask], key_seconds: float = KEY_WINDOW_SECONDS
     ) -> list[Enqueued]:
         """Add tasks in one statement; a key that stands for another task answers with that."""
         ids = self._check(tasks)
+        rows: list[Any] = []
         with self._named_errors():
-            rows = await bridge.fetch(self._sql, self._values(ids, tasks, key_seconds))
+            for name, values in self._statements(ids, tasks, key_seconds):
+                rows += await bridge.fetch(self._sql[name], values)
         return self._told(ids, tasks, rows)
 
     def enqueue_sync(
@@ -39,8 +43,10 @@ class Enqueuer:
     ) -> list[Enqueued]:
         """The same, where calls block."""
         ids = self._check(tasks)
+        rows: list[Any] = []
         with self._named_errors():
-            rows = bridge.fetch(self._sql, self._values(ids, tasks, key_seconds))
+            for name, values in self._statements(ids, tasks, key_seconds):
+                rows += bridge.fetch(self._sql[name], values)
         return self._told(ids, tasks, rows)
 
     @contextmanager
@@ -55,6 +61,8 @@ class Enqueuer:
                     diag = getattr(cause, "diag", None)
                     message = getattr(diag, "message_primary", None) or str(cause).splitlines()[0]
                     raise KeyConflict(message) from error
+                if code == BEFORE_MISSING:
+                    raise Misused(str(cause).splitlines()[0]) from error
                 if code in NO_SUCH_FUNCTION:
                     schema = self._settings.schema_name
                     raise SchemaError(
@@ -71,14 +79,44 @@ class Enqueuer:
                 raise PayloadTooLarge(task.kind, size, limit)
         return [task.id or str(uuid7()) for task in tasks]
 
-    def _values(self, ids: Sequence[str], tasks: Sequence[NewTask], key_seconds: float) -> dict[str, object]:
-        return _columns(ids, tasks) | {"key_seconds": key_seconds, "hints": self._settings.hints}
+    def _statements(
+        self, ids: Sequence[str], tasks: Sequence[NewTask], key_seconds: float
+    ) -> Iterator[tuple[str, dict[str, object]]]:
+        """One for all that can start, then one for each that comes after others."""
+        plain = [(id_, task) for id_, task in zip(ids, tasks, strict=True) if not task.after]
+        if plain:
+            values = _columns([id_ for id_, _ in plain], [task for _, task in plain])
+            yield "enqueue_many", values | {"key_seconds": key_seconds, "hints": self._settings.hints}
+        for id_, task in zip(ids, tasks, strict=True):
+            if task.after:
+                yield "enqueue_after", _followup(id_, task) | {"key_seconds": key_seconds}
 
     def _told(self, ids: Sequence[str], tasks: Sequence[NewTask], rows: Rows) -> list[Enqueued]:
         known: dict[str, str] = dict(rows)
         enqueued = [Enqueued(known.get(id_, id_), id_ not in known) for id_ in ids]
         self._listen(TasksEnqueued(list(zip(tasks, enqueued, strict=True))))
         return enqueued
+
+
+def _followup(id_: str, task: NewTask) -> dict[str, object]:
+    return {
+        "id": id_,
+        "predecessors": list(task.after),
+        "kind": task.kind,
+        "payload": task.payload,
+        "queue": task.queue,
+        "priority": task.priority,
+        "run_at": task.run_at,
+        "version": task.version,
+        "subject": task.subject,
+        "trace_id": task.trace_id,
+        "key": task.key,
+        "unique": str(task.unique),
+        "expires_at": task.expires_at,
+        "bucket": task.bucket,
+        "max_attempts": task.max_attempts,
+        "timeout_seconds": task.timeout_seconds,
+    }
 
 
 def _columns(ids: Sequence[str], tasks: Sequence[NewTask]) -> dict[str, object]:

@@ -16,18 +16,18 @@ end
 $$;
 revoke all on all functions in schema holdfast from public;
 grant usage on schema holdfast to holdfast_enqueuer, holdfast_worker, holdfast_api;
-grant execute on function holdfast.enqueue, holdfast.enqueue_many, holdfast.uuid7
+grant execute on function holdfast.enqueue, holdfast.enqueue_many, holdfast.enqueue_after, holdfast.uuid7
     to holdfast_enqueuer, holdfast_worker, holdfast_api;
-grant execute on function holdfast.make_partition, holdfast.claim_waiting, holdfast.free_slots, holdfast.offer to holdfast_worker;
-grant execute on function holdfast.offer to holdfast_api;
+grant execute on function holdfast.make_partition, holdfast.release_followups, holdfast.lease_at_once, holdfast.claim_waiting, holdfast.free_slots, holdfast.turn_over, holdfast.offer, holdfast.hint to holdfast_worker;
+grant execute on function holdfast.offer, holdfast.hint to holdfast_api;
 grant select on all tables in schema holdfast to holdfast_worker, holdfast_api;
 grant insert, update, delete on holdfast.tasks, holdfast.ready, holdfast.waiting, holdfast.running,
-    holdfast.cancel_requests, holdfast.buckets, holdfast.turns, holdfast.slots, holdfast.rates, holdfast.queues, holdfast.sweeps, holdfast.workers, holdfast.maintenance, holdfast.task_keys, holdfast.settled_deltas,
+    holdfast.cancel_requests, holdfast.wakes, holdfast.followups, holdfast.buckets, holdfast.turns, holdfast.slots, holdfast.rates, holdfast.guards, holdfast.queues, holdfast.schedules, holdfast.sweeps, holdfast.workers, holdfast.maintenance, holdfast.task_keys, holdfast.settled_deltas,
     holdfast.settled_minutes
     to holdfast_worker;
 grant insert on holdfast.task_history, holdfast.task_attempts to holdfast_worker;
 grant usage on sequence holdfast.fence to holdfast_worker;
 grant insert, update, delete on holdfast.tasks, holdfast.ready, holdfast.waiting, holdfast.buckets,
-    holdfast.queues, holdfast.turns
+    holdfast.queues, holdfast.schedules, holdfast.turns
     to holdfast_api;
-grant insert, update on holdfast.cancel_requests to holdfast_api;
+grant insert, update on holdfast.cancel_requests, holdfast.wakes to holdfast_api;

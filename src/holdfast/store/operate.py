@@ -9,7 +9,7 @@ from datetime import datetime
 
 from holdfast.config import Settings
 from holdfast.core.errors import MoveRefused, TaskNotFound
-from holdfast.core.events import KindGateChanged, Listener, TasksMoved, silent
+from holdfast.core.events import KindGateChanged, Listener, TasksMoved, TasksWoken, silent
 from holdfast.core.failure import DeadReason, FailureClass
 from holdfast.core.state import Move, State, after
 from holdfast.core.task import Counters, ErrorMark, TaskView
@@ -67,6 +67,14 @@ class Operator:
         if not await self._move(conn, Move.RESUME, [task_id], reason):
             await self._require(conn, task_id, Move.RESUME)
 
+    async def wake(self, conn: Conn, task_ids: Sequence[str]) -> list[str]:
+        """Poll these now rather than later, if they have snoozed; answers which."""
+        cursor = await conn.execute(self._sql["wake"], {"ids": list(task_ids)})
+        ids = [row[0] for row in await cursor.fetchall()]
+        if ids:
+            self._listen(TasksWoken(ids, self._by))
+        return ids
+
     async def redrive(self, conn: Conn, task_ids: Sequence[str], reason: str) -> list[str]:
         """Put failed and cancelled tasks back to work; answers which."""
         return await self._move(conn, Move.REDRIVE, task_ids, reason)
@@ -115,6 +123,7 @@ class Operator:
 
     async def prune_cancel_requests(self, conn: Conn) -> int:
         """Forget requests whose claim has ended."""
+        await conn.execute(self._sql["prune_wakes"])
         return len(await (await conn.execute(self._sql["prune_cancel_requests"])).fetchall())
 
     async def prune_workers(self, conn: Conn) -> int:
@@ -167,6 +176,6 @@ _COLUMNS = (
     "id", "kind", "queue", "state", "priority", "payload", "result", "subject", "trace_id", "key",
     "attempts", "failures", "crashes", "polls", "rate_limits", "max_attempts", "fence", "worker",
     "bucket", "enqueued_at", "next_attempt_at", "last_attempt_at", "finished_at",
-    "execution_seconds", "dead_reason", "mark_reason", "failure_class", "error_code",
+    "execution_seconds", "progress", "dead_reason", "mark_reason", "failure_class", "error_code",
     "error_message", "error_stack", "failed_at",
 )  # fmt: skip

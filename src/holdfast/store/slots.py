@@ -15,6 +15,8 @@ from holdfast.core.task import Claim
 AHEAD_SECONDS = 0.1
 AHEAD_MAX = 100
 BEGINNING = (0, 0)
+# How the limits of whole kinds and queues are called.
+DOORS = ("kind:", "queue:")
 WHOLE_SECONDS = 1.0
 SATED_SECONDS = 0.1
 WHOLE_COST = 50.0
@@ -42,6 +44,11 @@ class Slots:
     def __len__(self) -> int:
         """How many claims have not started."""
         return len(self._ready) + sum(len(claims) for claims in self._ahead.values())
+
+    @property
+    def startable(self) -> int:
+        """How many of them have their slots."""
+        return len(self._ready)
 
     def claims(self) -> list[Claim]:
         """What has not started."""
@@ -74,6 +81,12 @@ class Slots:
         if self._whole:
             self._whole_at = now + max(WHOLE_SECONDS, (now - self._began) * WHOLE_COST)
 
+    def leased_at_once(self, claims: Sequence[Claim]) -> None:
+        """Slots that came with claims from ready, one with each limit."""
+        for claim in claims:
+            for name in claim.limits:
+                self._held[name] += 1
+
     def sated(self) -> frozenset[str]:
         """Kinds of which this worker has its share, so that others come first for a moment."""
         now = self._clock()
@@ -104,18 +117,26 @@ class Slots:
 
     def ended(self, claim: Claim, seconds: float) -> None:
         """A task that used slots has ended."""
-        self._used.subtract(claim.limits)
+        self._let_go_of(claim)
         place = claim.bucket or ""
         mean = self._mean.get(place, seconds)
         self._mean[place] = mean + (seconds - mean) * _WEIGHT
         for waiting in list(self._ahead):
             self._move_up(waiting)
 
+    def _let_go_of(self, claim: Claim) -> None:
+        for name in claim.limits:
+            self._used[name] -= 1
+            if not self._used[name]:
+                # There may be a hundred thousand keys in a day.
+                del self._used[name]
+
     def _move_up(self, place: str) -> None:
         claims = self._ahead[place]
         while claims and self._free(claims[0].limits) > 0:
             claim = claims.popleft()
-            self._used.update(claim.limits)
+            for name in claim.limits:
+                self._used[name] += 1
             self._ready.append(claim)
         if not claims:
             del self._ahead[place]
@@ -138,9 +159,14 @@ class Slots:
         short = ahead + self._free(limits) - len(self._ahead.get(place, ()))
         return short if short > ahead // 4 else 0
 
-    def busy(self) -> bool:
-        """Whether a claim has something to ask for or to give back."""
-        return bool(self.wanted()) or bool(self._surplus())
+    def hungry(self) -> bool:
+        """Whether a claim has something to ask for: for slots that are held, or because a door's are let go.
+
+        Behind a door others wait, most likely; behind a key that is idle again nobody does.
+        """
+        return any(self._short(place) > 0 for place in self._more) or any(
+            name.startswith(DOORS) for name in self._surplus()
+        )
 
     def restless(self, ended: Claim) -> bool:
         """Whether a claim would change something now: there is more to ask for, or to give back."""
@@ -158,20 +184,22 @@ class Slots:
         return surplus
 
     def _surplus(self) -> dict[str, int]:
-        needed = Counter(self._used)
-        for place, limits in self._limits.items():
-            if place in self._more:
-                # All of them are kept for what waits there.
-                needed.update({name: self._held[name] for name in limits})
-            else:
-                needed.update({name: len(self._ahead.get(place, ())) for name in limits})
-        return {name: slots - needed[name] for name, slots in self._held.items() if slots > needed[name]}
+        kept: Counter[str] = Counter()
+        for place in self._more | self._ahead.keys():
+            for name in self._limits.get(place, ()):
+                # Where more tasks wait, all of them are kept for those.
+                kept[name] += self._held[name] if place in self._more else len(self._ahead[place])
+        return {
+            name: slots - needed
+            for name, slots in self._held.items()
+            if slots > (needed := self._used.get(name, 0) + kept.get(name, 0))
+        }
 
     def let_go(self) -> list[Claim]:
         """What has not started, out of here; no more of it is asked for."""
         claims = self.claims()
         for claim in self._ready:
-            self._used.subtract(claim.limits)
+            self._let_go_of(claim)
         self._ready.clear()
         self._ahead.clear()
         self._more.clear()

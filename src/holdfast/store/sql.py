@@ -17,7 +17,18 @@ def load(file: str, schema: str = "holdfast") -> Mapping[str, LiteralString]:
     parts = _NAME.split(text)[1:]
     named = dict(zip(parts[::2], parts[1::2], strict=True))
     assert len(named) == len(parts) // 2, f"{file} names a statement twice"
-    return {name: in_schema(body.strip(), schema) for name, body in named.items()}
+    return {name: in_schema(_as_sent(name, body), schema) for name, body in named.items()}
+
+
+def _as_sent(name: str, body: str) -> str:
+    """Without comments and indentation, which the driver would carry along with every call.
+
+    Functions keep theirs: whoever looks at the database may want to read them.
+    """
+    if name.startswith("install_"):
+        return body.strip()
+    lines = [line.strip() for line in body.splitlines()]
+    return "\n".join(line for line in lines if line and not line.startswith("--"))
 
 
 def in_schema(text: str, schema: str) -> LiteralString:

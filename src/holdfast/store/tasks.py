@@ -5,10 +5,10 @@ an operator does to tasks that nobody holds is in `operate.py`.
 """
 
 import json
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC
+from operator import attrgetter
 
 from psycopg.rows import TupleRow
 
@@ -23,23 +23,19 @@ from holdfast.core.events import (
 )
 from holdfast.core.failure import Failure, FailureClass
 from holdfast.core.outcome import Failed, Outcome, Release, Released, WorkerLost
-from holdfast.core.task import KEY_WINDOW_SECONDS, Claim, Enqueued, NewTask
+from holdfast.core.task import KEY_WINDOW_SECONDS, TIMEOUT_SECONDS, Claim, Enqueued, NewTask
 from holdfast.store.bridges import bridge_async
 from holdfast.store.enqueue import Enqueuer
 from holdfast.store.floor import Floor, Range, Snapshot
+from holdfast.store.leasing import NOTHING_AT_ONCE, AtOnce, Leasing
 from holdfast.store.pool import Conn
 from holdfast.store.settle import Settled, Settlement, Settler
-from holdfast.store.slots import Slots
 from holdfast.store.sql import load
-from holdfast.store.turns import Turns
 
-TIMEOUT_SECONDS = 600.0
 SHUNT_LIMIT = 1_000
 RECLAIM_LIMIT = 50
-STIR_LIMIT = 2_000
-# As the generated column buckets.rate_ahead counts on.
-START_SECONDS = 0.05
 HINT_CHANNEL = "ready"
+_IN_TIME = attrgetter("run_at", "id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +65,7 @@ class TaskStore:
         self._sql = load("tasks.sql", self.settings.schema_name)
         self._settler = Settler(self.settings, listen)
         self._enqueuer = Enqueuer(self.settings, listen)
+        self.leasing = Leasing(self.settings, listen)
 
     async def enqueue(self, conn: Conn, task: NewTask) -> Enqueued:
         """Add one task, in the caller's transaction."""
@@ -82,10 +79,16 @@ class TaskStore:
         return await self._enqueuer.enqueue(bridge_async(conn), tasks, key_seconds)
 
     async def claim(
-        self, conn: Conn, floor: Floor, worker: str, limit: int, timeout: float = TIMEOUT_SECONDS
+        self,
+        conn: Conn,
+        floor: Floor,
+        worker: str,
+        limit: int,
+        timeout: float = TIMEOUT_SECONDS,
+        at_once: AtOnce = NOTHING_AT_ONCE,
     ) -> Claimed:
         """Take up to so many tasks from the floor on, in strict order of queue and priority."""
-        claimed = await self.claim_ranges(conn, floor.ranges(), worker, limit, timeout)
+        claimed = await self.claim_ranges(conn, floor.ranges(), worker, limit, timeout, at_once)
         floor.learn(
             claimed.seen,
             [(claim.queue, claim.priority, claim.run_at) for claim in claimed.claims],
@@ -101,84 +104,31 @@ class TaskStore:
         worker: str,
         limit: int,
         timeout: float = TIMEOUT_SECONDS,
+        at_once: AtOnce = NOTHING_AT_ONCE,
     ) -> Claimed:
         """Take up to so many tasks out of these ranges; nobody's floor learns from it."""
-        values = _arrays(ranges) | {"limit": limit, "worker": worker, "timeout": timeout}
+        values = _arrays(ranges) | {
+            "limit": limit,
+            "worker": worker,
+            "timeout": timeout,
+            "at_once": at_once.tasks,
+            "known": list(at_once.kinds),
+            "epoch": at_once.epoch,
+        }
         cursor = await conn.execute(self._sql["claim"], values)
         head, *rows = await cursor.fetchall()
         seen = Snapshot(xmin=head[1], number=head[19], at=head[8].astimezone(UTC))
-        claims = [Claim._make((*row, seen.at, worker, (), None)) for row in rows]
-        order = {(r.queue, r.priority): place for place, r in enumerate(ranges)}
-        claims.sort(key=lambda claim: (order[claim.queue, claim.priority], claim.run_at, claim.id))
+        claims = [Claim._make((*row, seen.at, worker, (row[13],) if row[13] else (), None)) for row in rows]
         if claims:
+            claims.sort(key=_IN_TIME)
+            if len({(claim.queue, claim.priority) for claim in claims}) > 1:
+                order = {(r.queue, r.priority): place for place, r in enumerate(ranges)}
+                claims.sort(key=lambda claim: order[claim.queue, claim.priority])
             self.listen(TasksClaimed(worker, claims))
         parked: int = head[16]
         if parked:
             self.listen(TasksParked(parked))
         return Claimed(claims, parked, seen, frozenset(json.loads(head[5] or "[]")))
-
-    async def claim_waiting(  # noqa: PLR0913 (what a lease depends on)
-        self,
-        conn: Conn,
-        turns: Turns,
-        worker: str,
-        limit: int,
-        timeout: float = TIMEOUT_SECONDS,
-        *,
-        kinds: Sequence[str] | None = None,
-        slots: Slots | None = None,
-        epoch: int = 0,
-    ) -> list[Claim]:
-        """Take up to so many tasks, of these kinds, from behind buckets that have room, with their slots."""
-        slots = Slots() if slots is None else slots
-        freed, wanted, floors = slots.take_surplus(), slots.wanted(), slots.floors()
-        values = turns.ranges(slots.sated()) | {
-            "known": None if kinds is None else list(kinds),
-            "limit": limit,
-            "worker": worker,
-            "epoch": epoch,
-            "timeout": timeout,
-            "places": list(floors),
-            "ahead": [wanted.get(place, 0) for place in floors],
-            "floor_priorities": [priority for priority, _ in floors.values()],
-            "floor_positions": [position for _, position in floors.values()],
-            "freed": list(freed),
-            "counts": list(freed.values()),
-        }
-        asked_at = time.monotonic()
-        cursor = await conn.execute(self._sql["claim_waiting"], values)
-        head, *rows = await cursor.fetchall()
-        told = json.loads(head[5])
-        turns.learn(told["met"] or ())
-        claims = [
-            Claim._make((*row[:-2], worker, tuple(row[-2]), asked_at + START_SECONDS if row[-1] else None))
-            for row in rows
-        ]
-        slots.leased(told["leased"], told["workers"], told["more"], list(floors), claims)
-        if claims:
-            self.listen(TasksClaimed(worker, claims))
-        return claims
-
-    async def free_slots(self, conn: Conn, worker: str, epoch: int, freed: Mapping[str, int]) -> None:
-        """Give slots back without claiming."""
-        values = {"worker": worker, "epoch": epoch, "freed": list(freed), "counts": list(freed.values())}
-        await conn.execute(self._sql["free_slots"], values)
-
-    async def set_slots(self, conn: Conn, worker: str, epoch: int, held: Mapping[str, int]) -> None:
-        """After an answer was lost: the worker holds these slots and no others."""
-        values = {"worker": worker, "epoch": epoch, "names": list(held), "counts": list(held.values())}
-        rows = await (await conn.execute(self._sql["set_slots"], values)).fetchall()
-        await self._offer(conn, [name for (name,) in rows])
-
-    async def stir(self, conn: Conn, after: str = "", limit: int = STIR_LIMIT) -> tuple[int, str | None]:
-        """Give a turn to buckets that lack one; how many did, and where to go on, if there is more."""
-        row = await (await conn.execute(self._sql["stir"], {"after": after, "limit": limit})).fetchone()
-        assert row is not None, "a count always answers"
-        return row[0], row[1]
-
-    async def _offer(self, conn: Conn, names: Sequence[str]) -> None:
-        if names:
-            await conn.execute(self._sql["offer"], {"names": list(names)})
 
     async def shunt(self, conn: Conn, ranges: Sequence[Range], limit: int = SHUNT_LIMIT) -> int:
         """Move tasks that stand behind buckets out of the way of claims, many at a time."""
@@ -241,7 +191,7 @@ class TaskStore:
         row = await (await conn.execute(self._sql["retire_worker"], {"worker": worker})).fetchone()
         assert row is not None, "a select without a table always answers"
         gone, freed = row
-        await self._offer(conn, freed)
+        await self.leasing.offer(conn, freed)
         return bool(gone)
 
     async def reconcile(self, conn: Conn, worker: str, held: Iterable[Claim]) -> Settled:
@@ -280,7 +230,7 @@ class TaskStore:
         row = await (await conn.execute(self._sql["lose_workers"])).fetchone()
         assert row is not None, "a select without a table always answers"
         lost, freed, ends_in = row
-        await self._offer(conn, freed)
+        await self.leasing.offer(conn, freed)
         if lost:
             self.listen(WorkersLost(lost))
         values = {"grace": grace_seconds, "limit": limit}

@@ -334,21 +334,186 @@ end
 $$;
 
 
+-- name: install_enqueue_after
+-- One task that starts when all of `predecessors` have ended, however that was. It stands behind a bucket of its
+-- own, which nobody gives a turn; `release_followups` takes it out of there.
+create or replace function holdfast.enqueue_after(
+    id uuid,
+    predecessors uuid[],
+    kind text,
+    payload jsonb,
+    queue text default 'default',
+    priority smallint default 2,
+    run_at timestamptz default null,
+    version smallint default 1,
+    subject text default null,
+    trace_id text default null,
+    key text default null,
+    uniqueness text default 'key',
+    key_seconds double precision default 86400,
+    expires_at timestamptz default null,
+    bucket text default null,
+    max_attempts smallint default null,
+    timeout_seconds real default null
+) returns table (given uuid, existing uuid)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    -- Under names of their own: those of the columns would be taken for these.
+    new_id uuid := id;
+    own_bucket text := bucket;
+    missing uuid;
+begin
+    select u.id into missing
+    from unnest(predecessors) as u (id)
+    where not exists (select from holdfast.tasks t where t.id = u.id)
+        and not exists (select from holdfast.task_history h where h.id = u.id)
+    limit 1;
+    if missing is not null then
+        raise exception using errcode = 'HF002', message = format('task %s, which this one is to come after, does not exist', missing);
+    end if;
+    for given, existing in
+        select * from holdfast.enqueue_many(
+            ids => array[new_id], kinds => array[kind], payloads => array[payload], queues => array[queue], priorities => array[priority],
+            run_ats => array[run_at], versions => array[version], subjects => array[subject], trace_ids => array[trace_id],
+            keys => case when key is not null then array[key] end, uniques => array[uniqueness], key_seconds => key_seconds,
+            expires_ats => array[expires_at], bucket_names => array['after:' || new_id], attempts_max => array[max_attempts],
+            timeouts => array[timeout_seconds], hints => false
+        )
+    loop
+        return next;
+    end loop;
+    if not found then
+        insert into holdfast.followups (task_id, predecessors, pivot, nth, bucket)
+        values (new_id, predecessors, predecessors[1], 1, own_bucket);
+    end if;
+end
+$$;
+
+
+-- name: install_release_followups
+-- Of each follow-up one task that has not ended is known (its pivot), and only that one is looked at, until it
+-- has; then the next one is looked for. So ten thousand tasks cost one look each, and nothing when they end.
+create or replace function holdfast.release_followups(most integer, out released text[], out looked integer, out waiting boolean)
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+    f record;
+    later record;
+    back record;
+begin
+    released := '{}';
+    looked := 0;
+    for f in
+        select u.task_id, u.nth, u.bucket
+        from holdfast.followups u
+        where u.released_at is null
+            and not exists (select from holdfast.tasks t where t.id = u.pivot and (t.mark is null or t.mark = 'paused'))
+        limit most
+        for update skip locked
+    loop
+        looked := looked + 1;
+        select b.id, b.nth into later
+        from holdfast.followups u
+        cross join lateral unnest(u.predecessors) with ordinality as b (id, nth)
+        where u.task_id = f.task_id and b.nth > f.nth
+            and exists (select from holdfast.tasks t where t.id = b.id and (t.mark is null or t.mark = 'paused'))
+        order by b.nth
+        limit 1;
+        if later.id is not null then
+            update holdfast.followups u set pivot = later.id, nth = later.nth where u.task_id = f.task_id;
+            continue;
+        end if;
+        update holdfast.followups u set released_at = now() where u.task_id = f.task_id;
+        with gone as (
+            delete from holdfast.waiting w where w.id = f.task_id returning w.id
+        ), dropped as (
+            delete from holdfast.ready r
+            using holdfast.tasks t
+            where t.id = f.task_id and r.queue = t.queue and r.priority = t.priority and r.run_at = t.run_at and r.id = t.id
+            returning r.id
+        )
+        select g.id into back from (select id from gone union all select id from dropped) g;
+        -- One that was cancelled or paused meanwhile stays so, and stands behind nothing when it comes back.
+        update holdfast.tasks t set bucket = f.bucket where t.id = f.task_id and t.bucket = 'after:' || f.task_id;
+        if back.id is not null then
+            perform pg_current_xact_id();
+            update holdfast.tasks t set run_at = greatest(t.run_at, clock_timestamp()) where t.id = f.task_id;
+            insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket, position)
+            select t.run_at, t.id, t.timeout_seconds, t.priority, t.queue, t.kind, t.bucket, t.position
+            from holdfast.tasks t where t.id = f.task_id;
+            perform holdfast.hint(t.queue) from holdfast.tasks t where t.id = f.task_id;
+            released := released || f.task_id::text;
+        end if;
+    end loop;
+    waiting := exists (select from holdfast.followups u where u.released_at is null);
+end
+$$;
+
+
 -- name: install_offer
 -- Gives a turn to those of these buckets that have tasks and no turn yet. Waits for whoever is serving one
 -- of them just now, because that one may have found it full.
 create or replace function holdfast.offer(names text[]) returns void
 language sql
 as $$
-    insert into holdfast.turns (turn, bucket, queue, kind)
+    insert into holdfast.turns as t (turn, bucket, queue, kind)
     select (extract(epoch from clock_timestamp()) * 1000000)::bigint, n.name, w.queue, w.kind
-    from (select distinct u.name from unnest(names) as u (name)) n
+    from (select distinct u.name from unnest(names) as u (name) where left(u.name, 6) <> 'after:') n
     cross join lateral (
         select c.queue, c.kind from holdfast.waiting c where c.bucket = n.name order by c.priority, c.position, c.id limit 1
     ) w
     order by n.name
     -- One that is there is held until the caller commits, and so is looked at after that.
-    on conflict (bucket) do update set turn = excluded.turn where false
+    on conflict (bucket) do update set queue = excluded.queue, kind = excluded.kind
+    where (t.queue, t.kind) is distinct from (excluded.queue, excluded.kind)
+$$;
+
+
+-- name: install_turn_over
+-- Gives a turn to the buckets of tasks that have just stepped aside.
+create or replace function holdfast.turn_over(
+    buckets text[], priorities smallint[], positions bigint[], ids uuid[], queues text[], kinds text[]
+) returns void
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
+begin
+    insert into holdfast.turns as t (turn, bucket, queue, kind)
+    select (extract(epoch from clock_timestamp()) * 1000000)::bigint, h.bucket, h.queue, h.kind
+    from (
+        -- In a lane there may be several kinds: the turn is that of the first task's, of these and of those that wait already.
+        select distinct on (x.bucket) x.bucket, x.queue, x.kind
+        from (
+            select w.bucket, w.priority, w.position, w.id, w.queue, w.kind
+            from unnest(buckets, priorities, positions, ids, queues, kinds) as w (bucket, priority, position, id, queue, kind)
+            where left(w.bucket, 6) <> 'after:'
+            union all
+            select b.bucket, o.priority, o.position, o.id, o.queue, o.kind
+            from (select distinct u.bucket from unnest(buckets) as u (bucket) where left(u.bucket, 4) = 'lane') b
+            cross join lateral (
+                select c.priority, c.position, c.id, c.queue, c.kind from holdfast.waiting c
+                where c.bucket = b.bucket
+                order by c.priority, c.position, c.id
+                limit 1
+            ) o
+        ) x
+        order by x.bucket, x.priority, x.position, x.id
+    ) h
+    order by h.bucket
+    -- A turn that is there is held until this commits: whoever served it before could not see these tasks.
+    on conflict (bucket) do update set queue = excluded.queue, kind = excluded.kind
+    where t.bucket like 'lane%' and (t.queue, t.kind) is distinct from (excluded.queue, excluded.kind);
+end
 $$;
 
 
@@ -362,30 +527,102 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
 as $$
+declare
+    places tid[];
+    fewer integer[];
+    rests integer[];
 begin
-    perform from holdfast.slots s
-    where s.worker = holder and s.bucket = any (names)
-    order by s.bucket
-    for update;
-    delete from holdfast.slots s
-    where s.ctid = any (array(
-        select x.place
-        from unnest(names, counts) as f (name, slots)
+    select array_agg(x.place), array_agg(x.fewer), array_agg(x.slots - x.fewer)
+    into places, fewer, rests
+    from (
+        select c.place, c.slots, f.slots as fewer
+        from (select u.name, u.slots from unnest(names, counts) as u (name, slots) order by u.name) f
         cross join lateral (
-            select c.ctid as place from holdfast.slots c
-            where c.bucket = f.name and c.worker = holder and c.epoch = of_epoch and c.slots <= f.slots
-        ) x
-    ));
-    update holdfast.slots s
-    set slots = s.slots - x.fewer
-    from unnest(names, counts) as f (name, slots)
-    cross join lateral (
-        select c.ctid as place, f.slots as fewer from holdfast.slots c
-        where c.bucket = f.name and c.worker = holder and c.epoch = of_epoch and c.slots > f.slots
-        offset 0
-    ) x
-    where s.ctid = x.place;
+            select s.ctid as place, s.slots from holdfast.slots s
+            where s.bucket = f.name and s.worker = holder and s.epoch = of_epoch
+            for update
+        ) c
+    ) x;
+    delete from holdfast.slots s
+    where s.ctid = any (array(select u.place from unnest(places, rests) as u (place, rest) where u.rest <= 0));
+    if 0 < any (rests) then
+        update holdfast.slots s
+        set slots = s.slots - u.fewer
+        from unnest(places, fewer, rests) as u (place, fewer, rest)
+        where s.ctid = u.place and u.rest > 0;
+    end if;
     perform holdfast.offer(names);
+end
+$$;
+
+
+-- name: install_lease_at_once
+-- Leases slots for tasks that stand in ready (`names` has the bucket of each, in their order), where nobody
+-- waits behind the bucket already: most of a hundred thousand keys are idle, and starting from there saves
+-- the way through waiting and turns. Only limits of a key that count what runs: rates, lanes and keys
+-- that are only served in turn go the long way. Answers for how many tasks of each bucket slots were leased.
+create or replace function holdfast.lease_at_once(names text[], holder uuid, of_epoch integer, room integer) returns table (name text, slots integer)
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+    guarded integer[];
+begin
+    if names is null or room < 1 then
+        return;
+    end if;
+    guarded := array(
+        select g.number from holdfast.guards g
+        where g.number = any (array(select hashtext(n.name) & 16383 from unnest(names) as n (name)))
+        for update skip locked
+    );
+    -- A new statement, so that it sees what the last holder of a guard wrote.
+    return query
+    with wanted as materialized (
+        select n.name, count(*)::integer as tasks, min(n.nth) as nth
+        from unnest(names) with ordinality as n (name, nth)
+        where hashtext(n.name) & 16383 = any (guarded)
+        group by n.name
+    ), fitting as materialized (
+        select f.name, f.mine, least(f.slots, room - f.before)::integer as slots
+        from (
+            select w.name, x.slots, u.mine, sum(x.slots) over (order by w.nth) - x.slots as before
+            from wanted w
+            cross join lateral (
+                select sum(s.slots)::integer as slots, (array_agg(s.ctid) filter (where s.worker = holder))[1] as mine
+                from holdfast.slots s
+                where s.bucket = w.name
+                offset 0
+            ) u
+            left join lateral (select b.* from holdfast.buckets b where b.name = w.name offset 0) b on true
+            left join lateral (
+                select b.* from holdfast.buckets b where b.name = split_part(w.name, '=', 1) || '=*' offset 0
+            ) r on b.name is null
+            cross join lateral (
+                select least(w.tasks, case when b.name is null then r.capacity else b.capacity end - coalesce(u.slots, 0)) as slots
+            ) x
+            where x.slots > 0 and coalesce(b.capacity, r.capacity) is not null
+                and coalesce(b.paused_at, r.paused_at) is null
+                and coalesce(b.rate_count, r.rate_count) is null
+                and (select true from holdfast.waiting c where c.bucket = w.name limit 1) is null
+        ) f
+        where f.before < room
+    ), more as (
+        update holdfast.slots s
+        set slots = s.slots + f.slots, epoch = of_epoch
+        from fitting f
+        where s.ctid = f.mine
+    ), leased as (
+        insert into holdfast.slots (worker, slots, epoch, bucket)
+        select holder, f.slots, of_epoch, f.name from fitting f where f.mine is null
+    )
+    select f.name, f.slots from fitting f;
 end
 $$;
 
@@ -393,8 +630,8 @@ $$;
 -- name: install_claim_waiting
 -- Takes tasks from behind buckets, and leases to the worker the slots that they need.
 --
--- A turn is the right to serve a bucket: whoever deletes the row of turns leases from it, so two never do
--- at once. Turns are read by queue and kind from a floor, so that what stands behind a shut door costs
+-- A turn is the place of a bucket in line: whoever deletes the row of turns serves it, so two never do
+-- at once; and holds its guard, because `lease_at_once` asks for no turn. Turns are read by queue and kind from a floor, so that what stands behind a shut door costs
 -- nothing. A door (the limit of a kind or of a queue) is locked for the length of this call, or passed over.
 -- Buckets are served in turn, each as many tasks as its weight says before the next; then it goes to the end of the line.
 --
@@ -420,7 +657,7 @@ create or replace function holdfast.claim_waiting(
     id text, fence bigint, kind text, queue text, priority smallint, payload text, version smallint, run_at timestamptz,
     enqueued_at timestamptz, expires_at timestamptz, subject text, trace_id text, key text, bucket text,
     max_attempts smallint, timeout_seconds real, attempts integer, failures smallint, crashes smallint, polls integer,
-    rate_limits smallint, alone boolean, claimed_at timestamptz, limits text[], rated boolean
+    rate_limits smallint, alone boolean, polled double precision[], claimed_at timestamptz, limits text[], rated boolean
 )
 language plpgsql
 -- Planned once a connection: planning anew took ten times as long as running. And in the order of the index:
@@ -448,6 +685,7 @@ declare
     -- The buckets whose turn it is.
     turned text[];
     turns_of bigint[];
+    guarded integer[];
     capacities integer[];
     weights real[];
     takes integer[];
@@ -562,6 +800,11 @@ begin
     end if;
 
     if turned is not null then
+        guarded := array(
+            select g.number from holdfast.guards g
+            where g.number = any (array(select hashtext(n.name) & 16383 from unnest(turned) as n (name)))
+            for update skip locked
+        );
         quantum := greatest(1, ceil(room::double precision / cardinality(turned)));
         -- Of each bucket: its own limit, else that of its rule, else one at a time for a lane, else none.
         select
@@ -569,7 +812,7 @@ begin
             array_agg(greatest(0, least(
                 ceil(quantum * o.weight)::integer,
                 o.capacity - o.used,
-                case when o.paused then 0 end,
+                case when o.paused or not o.guarded then 0 end,
                 o.rate_room
             )) order by o.nth)
         into capacities, weights, rated, takes
@@ -579,6 +822,7 @@ begin
                 coalesce(b.capacity, case when b.name is null then r.capacity end, case when t.bucket like 'lane:%' or t.bucket like 'lane!:%' then 1 end) as capacity,
                 coalesce(b.weight, r.weight, 1) as weight,
                 coalesce(b.paused_at, r.paused_at) is not null as paused,
+                hashtext(t.bucket) & 16383 = any (guarded) as guarded,
                 coalesce(b.rate_count, r.rate_count) is not null as rated,
                 case when coalesce(b.rate_count, r.rate_count) is not null then floor(
                     coalesce(b.rate_ahead, r.rate_ahead)
@@ -586,9 +830,11 @@ begin
                 )::integer end as rate_room,
                 coalesce((select sum(s.slots)::integer from holdfast.slots s where s.bucket = t.bucket), 0) as used
             from unnest(turned) with ordinality as t (bucket, nth)
-            left join holdfast.buckets b on b.name = t.bucket
-            left join holdfast.buckets r on b.name is null and r.name = split_part(t.bucket, '=', 1) || '=*'
-            left join holdfast.rates f on f.bucket = t.bucket
+            left join lateral (select c.* from holdfast.buckets c where c.name = t.bucket offset 0) b on true
+            left join lateral (
+                select c.* from holdfast.buckets c where c.name = split_part(t.bucket, '=', 1) || '=*' offset 0
+            ) r on b.name is null
+            left join lateral (select c.* from holdfast.rates c where c.bucket = t.bucket offset 0) f on true
         ) o;
 
         with found as materialized (
@@ -788,12 +1034,12 @@ begin
         null::text, null::bigint, null::text, null::text, null::smallint,
         jsonb_build_object('leased', leases, 'more', more, 'met', met, 'workers', workers)::text,
         null::smallint, null::timestamptz, now(), null::timestamptz, null::text, null::text, null::text, null::text, null::smallint,
-        null::real, null::integer, null::smallint, null::smallint, null::integer, null::smallint, null::boolean, now(), null::text[], null::boolean;
+        null::real, null::integer, null::smallint, null::smallint, null::integer, null::smallint, null::boolean, null::double precision[], now(), null::text[], null::boolean;
     return query
     select
         t.id::text, token, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
         t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, u.bucket, t.max_attempts, t.timeout_seconds,
-        t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.alone, now(),
+        t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.alone, case when t.polls > 0 then array[extract(epoch from t.polling_since), t.progress, extract(epoch from t.progressed_at)]::double precision[] end, now(),
         array(
             select n.name
             from (
@@ -874,10 +1120,43 @@ from holdfast.enqueue_many(
 );
 
 
+-- name: enqueue_after
+select given::text, existing::text
+from holdfast.enqueue_after(
+    id => %(id)s::uuid, predecessors => %(predecessors)s::uuid[], kind => %(kind)s, payload => %(payload)s::jsonb, queue => %(queue)s,
+    priority => %(priority)s::smallint, run_at => %(run_at)s::timestamptz, version => %(version)s::smallint, subject => %(subject)s,
+    trace_id => %(trace_id)s, key => %(key)s, uniqueness => %(unique)s, key_seconds => %(key_seconds)s::double precision,
+    expires_at => %(expires_at)s::timestamptz, bucket => %(bucket)s, max_attempts => %(max_attempts)s::smallint,
+    timeout_seconds => %(timeout_seconds)s::real
+);
+
+
+-- name: release_followups
+select released, looked, waiting from holdfast.release_followups(%(limit)s::integer);
+
+
+-- name: prune_followups
+delete from holdfast.followups f
+where f.released_at is not null and not exists (select from holdfast.tasks t where t.id = f.task_id)
+returning f.task_id;
+
+
+-- name: predecessors
+-- What became of the tasks that one came after, in the order in which they were given. One that is in neither
+-- table completed so long ago that its retention is over.
+select b.id::text, coalesce(t.kind, h.kind), coalesce(t.mark, 'completed'), h.result::text, t.error_code, coalesce(t.error_message, t.mark_reason)
+from holdfast.followups f
+cross join lateral unnest(f.predecessors) with ordinality as b (id, nth)
+left join lateral (select c.* from holdfast.tasks c where c.id = b.id offset 0) t on true
+left join lateral (select c.* from holdfast.task_history c where c.id = b.id offset 0) h on t.id is null
+where f.task_id = %(id)s::uuid
+order by b.nth;
+
+
 -- name: claim
 -- Takes up to `limit` tasks out of ready, range by range in the order given (one range per queue and
 -- priority, from its floor), under one new fence. Tasks that stand behind a bucket go to waiting
--- instead. The first row tells what the caller's floor needs: the oldest number that the snapshot could
+-- instead, except for those that may start at once. The first row tells what the caller's floor needs: the oldest number that the snapshot could
 -- not see, this claim's own number where it took something, when it began, and which queues it left
 -- out because they are paused.
 with token as materialized (
@@ -917,55 +1196,65 @@ with token as materialized (
         coalesce(array_agg(b.queue) filter (where b.queue is not null), '{}') as queues
     from holdfast.buckets b
     where b.kind is not null or b.queue is not null
+), placed as materialized (
+    -- Before a door; behind a bucket alone, in its order there; or free.
+    select
+        s.*,
+        case when s.bucket is not null then row_number() over (partition by s.bucket, s.shut order by s.priority, s.run_at, s.id) end as nth
+    from (
+        select p.*, p.kind = any ((select d.kinds from doors d)::text[]) or p.queue = any ((select d.queues from doors d)::text[]) as shut
+        from picked p
+    ) s
+), leased as materialized (
+    select l.name, l.slots
+    from holdfast.lease_at_once(
+        (
+            select array_agg(p.bucket order by p.priority, p.run_at, p.id) from placed p
+            where p.bucket is not null and p.position is null and not p.shut and p.kind = any (%(known)s::text[])
+        ),
+        %(worker)s::uuid, %(epoch)s::integer, %(at_once)s::integer
+    ) l
 ), waits as (
     insert into holdfast.waiting (position, id, timeout_seconds, priority, bucket, queue, kind)
     select
         coalesce(p.position, (extract(epoch from p.run_at) * 1000000)::bigint), p.id, p.timeout_seconds,
         case when p.position is null then p.priority else 0 end,
         coalesce(p.bucket, p.kind || '@' || p.queue), p.queue, p.kind
-    from picked p
-    where p.bucket is not null
-        or p.kind = any ((select d.kinds from doors d)::text[])
-        or p.queue = any ((select d.queues from doors d)::text[])
-    returning bucket, queue, kind
-), turned as (
-    insert into holdfast.turns (turn, bucket, queue, kind)
-    select (extract(epoch from clock_timestamp()) * 1000000)::bigint, w.bucket, min(w.queue), min(w.kind)
+    from placed p
+    left join leased l on l.name = p.bucket
+    where p.shut or p.bucket is not null and p.nth > coalesce(l.slots, 0)
+    returning bucket, priority, position, id, queue, kind
+), turned as materialized (
+    select count(*)::integer as tasks, case when count(*) > 0 then holdfast.turn_over(
+        array_agg(w.bucket), array_agg(w.priority), array_agg(w.position), array_agg(w.id), array_agg(w.queue), array_agg(w.kind)
+    ) end
     from waits w
-    group by w.bucket
-    order by w.bucket
-    -- A turn that is there is held until this commits: whoever served it before could not see these tasks.
-    on conflict (bucket) do update set turn = excluded.turn where false
 ), started as (
     insert into holdfast.running (id, fence, started_at, deadline_at, worker)
     select
         p.id, (select k.fence from token k), now(),
         now() + make_interval(secs => coalesce(p.timeout_seconds, %(timeout)s::double precision)),
         %(worker)s::uuid
-    from picked p
-    where p.bucket is null
-        and p.kind <> all ((select d.kinds from doors d)::text[])
-        and p.queue <> all ((select d.queues from doors d)::text[])
+    from placed p
+    left join leased l on l.name = p.bucket
+    where not p.shut and (p.bucket is null or p.nth <= l.slots)
     returning id, fence
 )
+-- The first row, with its values in the places of fence, payload, enqueued_at, attempts and polls.
 select
-    null as id, pg_snapshot_xmin(pg_current_snapshot())::text::bigint as fence, null as kind, null as queue,
-    null::smallint as priority,
+    null, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, null, null, null,
     (
         select json_agg(q.name)::text from holdfast.queues q
         where (q.paused_at is not null or q.resumed_at is not null) and q.name = any (%(queues)s::text[])
-    ) as payload,
-    null::smallint as version, null::timestamptz as run_at,
-    now() as enqueued_at, null::timestamptz as expires_at, null as subject, null as trace_id,
-    null as key, null as bucket, null::smallint as max_attempts, null::real as timeout_seconds,
-    (select count(*) from waits)::integer as attempts, null::smallint as failures, null::smallint as crashes,
-    case when exists (select from picked) then pg_current_xact_id()::text::bigint end as polls, null::smallint as rate_limits,
-    null::boolean as alone
+    ),
+    null, null, now(), null, null, null, null, null, null, null, (select t.tasks from turned t), null, null,
+    case when exists (select from picked) then pg_current_xact_id()::text::bigint end, null, null, null
 union all
 select
     t.id::text, s.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
     t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, t.bucket, t.max_attempts, t.timeout_seconds,
-    t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.alone
+    t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.alone,
+    case when t.polls > 0 then array[extract(epoch from t.polling_since), t.progress, extract(epoch from t.progressed_at)]::double precision[] end
 from started s
 cross join lateral (
     select c.* from holdfast.tasks c where c.id = s.id offset 0
@@ -1017,17 +1306,14 @@ with heads as materialized (
         case when p.position is null then p.priority else 0 end,
         coalesce(p.bucket, p.kind || '@' || p.queue), p.queue, p.kind
     from picked p
-    returning bucket, queue, kind
-), turned as (
-    insert into holdfast.turns (turn, bucket, queue, kind)
-    select (extract(epoch from clock_timestamp()) * 1000000)::bigint, w.bucket, min(w.queue), min(w.kind)
+    returning bucket, priority, position, id, queue, kind
+), turned as materialized (
+    select count(*)::integer as tasks, case when count(*) > 0 then holdfast.turn_over(
+        array_agg(w.bucket), array_agg(w.priority), array_agg(w.position), array_agg(w.id), array_agg(w.queue), array_agg(w.kind)
+    ) end
     from waits w
-    group by w.bucket
-    order by w.bucket
-    -- A turn that is there is held until this commits: whoever served it before could not see these tasks.
-    on conflict (bucket) do update set turn = excluded.turn where false
 )
-select count(*)::integer from waits;
+select t.tasks from turned t;
 
 
 -- name: complete
@@ -1104,8 +1390,13 @@ with verdicts as materialized (
         rate_limits = t.rate_limits + g.rate_limits,
         alone = coalesce(g.alone, t.alone),
         progress = greatest(t.progress, g.progress),
+        polling_since = case when g.move = 'snooze' then coalesce(t.polling_since, g.started_at) else t.polling_since end,
+        progressed_at = case when g.move = 'snooze' and (t.progressed_at is null or g.progress > t.progress or t.progress is null and g.progress is not null)
+            then g.started_at else t.progressed_at end,
         last_attempt_at = c.now,
         run_at = case when g.after_seconds is null then t.run_at
+            -- Woken while it was looking: what it saw may be old, so it looks again.
+            when g.move = 'snooze' and exists (select from holdfast.wakes w where w.task_id = g.id and w.fence = g.fence) then clock_timestamp()
             else greatest(t.run_at, c.now + make_interval(secs => g.after_seconds), clock_timestamp()) end,
         mark = case when g.move = 'fail' then 'failed' when g.move = 'cancel' or g.asked is not null then 'cancelled' end,
         marked_at = case when g.move in ('fail', 'cancel') or g.asked is not null then c.now end,
@@ -1196,7 +1487,13 @@ with recursive places as (
     where p.bucket is not null and p.nth < %(limit)s
 ), missing as materialized (
     select p.bucket from places p
-    where p.bucket is not null and not exists (select from holdfast.turns t where t.bucket = p.bucket)
+    cross join lateral (
+        select w.queue, w.kind from holdfast.waiting w where w.bucket = p.bucket order by w.priority, w.position, w.id limit 1
+    ) h
+    where p.bucket is not null and not exists (
+        -- Nor one in the name of a task that is not the first any more.
+        select from holdfast.turns t where t.bucket = p.bucket and t.queue = h.queue and t.kind = h.kind
+    )
 )
 select
     (select count(*) from missing),
@@ -1234,6 +1531,7 @@ select
     t.id::text, r.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
     t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, t.bucket, t.max_attempts, t.timeout_seconds,
     t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.alone,
+    case when t.polls > 0 then array[extract(epoch from t.polling_since), t.progress, extract(epoch from t.progressed_at)]::double precision[] end,
     r.started_at, r.worker::text, false as overdue, false as alone, false as lost_before
 from holdfast.running r
 join holdfast.tasks t on t.id = r.id
@@ -1247,6 +1545,7 @@ select
     t.id::text, r.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
     t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, t.bucket, t.max_attempts, t.timeout_seconds,
     t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.alone,
+    case when t.polls > 0 then array[extract(epoch from t.polling_since), t.progress, extract(epoch from t.progressed_at)]::double precision[] end,
     r.started_at, r.worker::text,
     w.lost_at is null and w.id is not null as overdue,
     -- Of a worker that is not known nothing is known: null.
@@ -1394,6 +1693,51 @@ union all
 select id::text, true from asked;
 
 
+-- name: wake
+-- Moves the next poll of tasks that have snoozed forward, to now; never back. One that is polling just now is
+-- told to poll once more. Answers which were moved, and which were told.
+with facts as materialized (
+    select t.id, t.queue, t.priority, t.run_at, t.timeout_seconds, t.kind, t.bucket, t.position
+    from holdfast.tasks t
+    where t.id = any (%(ids)s::uuid[]) and t.mark is null
+), told as (
+    insert into holdfast.wakes (task_id, fence, woken_at)
+    -- Locked, so that a claim that is just being settled is not told in vain.
+    select r.id, r.fence, now()
+    from (
+        select c.id, c.fence from holdfast.running c join facts f on f.id = c.id for share of c
+    ) r
+    on conflict (task_id, fence) do nothing
+    returning task_id as id
+), taken as (
+    delete from holdfast.ready r
+    using facts f
+    where r.queue = f.queue and r.priority = f.priority and r.run_at = f.run_at and r.id = f.id
+        and f.run_at > clock_timestamp()
+        and exists (select from holdfast.tasks t where t.id = f.id and t.polls > 0)
+    returning r.id
+), changed as (
+    update holdfast.tasks t
+    set run_at = clock_timestamp()
+    from taken k
+    where t.id = k.id
+    returning t.id, t.run_at, t.timeout_seconds, t.priority, t.queue, t.kind, t.bucket, t.position
+), back as (
+    insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket, position)
+    select c.run_at, c.id, c.timeout_seconds, c.priority, c.queue, c.kind, c.bucket, c.position
+    from changed c
+)
+select c.id::text, holdfast.hint(c.queue)::text from changed c
+union all
+select id::text, null from told;
+
+
+-- name: prune_wakes
+delete from holdfast.wakes w
+where not exists (select from holdfast.running r where r.id = w.task_id and r.fence = w.fence)
+returning w.task_id;
+
+
 -- name: cancel_requests
 -- What a worker was asked to stop.
 select q.task_id::text, q.fence, q.reason
@@ -1504,7 +1848,7 @@ with xid as materialized (
 ), changed as (
     update holdfast.tasks t
     set mark = null, marked_at = null, mark_reason = null, dead_reason = null,
-        attempts = 0, failures = 0, crashes = 0, polls = 0, rate_limits = 0, progress = null,
+        attempts = 0, failures = 0, crashes = 0, polls = 0, rate_limits = 0, progress = null, polling_since = null, progressed_at = null,
         failure_class = null, error_code = null, error_message = null, error_stack = null, failed_at = null,
         expires_at = null,
         run_at = greatest(t.run_at, clock_timestamp())

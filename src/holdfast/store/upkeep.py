@@ -6,6 +6,7 @@ import psycopg
 
 from holdfast.config import Settings
 from holdfast.core.events import Listener, OwnerNeeded, PartitionsChanged, silent
+from holdfast.store.followups import Followups
 from holdfast.store.operate import Operator
 from holdfast.store.partitions import drop_old_partitions, ensure_partitions, index_closed_partitions
 from holdfast.store.pool import Conn
@@ -22,6 +23,7 @@ class Upkeep:
         self._schema = settings.schema_name
         self._sql = load("counts.sql", self._schema)
         self._operator = Operator(settings, listen, by="upkeep")
+        self._followups = Followups(settings, listen)
         self._listen = listen
 
     async def run(self, conn: Conn, now: datetime | None = None) -> None:
@@ -32,6 +34,7 @@ class Upkeep:
         await self._operator.reopen(conn)
         await self._operator.prune_keys(conn)
         await self._operator.prune_cancel_requests(conn)
+        await self._followups.prune(conn)
         await self._operator.prune_workers(conn)
         await self._operator.prune_cancelled(conn, CANCELLED_DAYS, now=now)
         await self.roll_up(conn, now)

@@ -6,7 +6,7 @@ select
     s.id::text, s.kind, s.queue, s.state, s.priority, s.payload::text, s.result::text, s.subject, s.trace_id, s.key,
     s.attempts, s.failures, s.crashes, s.polls, s.rate_limits, s.max_attempts, s.fence, s.worker::text,
     s.bucket, s.enqueued_at, s.next_attempt_at, s.last_attempt_at, s.finished_at,
-    s.execution_seconds, s.dead_reason, s.mark_reason, s.failure_class, s.error_code,
+    s.execution_seconds, s.progress, s.dead_reason, s.mark_reason, s.failure_class, s.error_code,
     s.error_message, s.error_stack, s.failed_at
 from holdfast.task_states s
 where s.id = %(id)s::uuid;
@@ -120,6 +120,30 @@ select
     (select max(t.marked_at) from holdfast.tasks t where t.mark = 'failed');
 
 
+-- name: waiting_long
+-- By the order of claiming, a few of each queue and priority, so that millions make no difference.
+select t.id::text, t.kind, t.queue, t.run_at, coalesce(t.error_code || ': ' || t.error_message, t.error_code)
+from (
+    with recursive queues as (
+        (select r.queue from holdfast.ready r order by r.queue limit 1)
+        union all
+        select (select r.queue from holdfast.ready r where r.queue > q.queue order by r.queue limit 1) from queues q where q.queue is not null
+    )
+    select x.id, x.run_at
+    from queues q
+    cross join generate_series(0, 3) as p (priority)
+    cross join lateral (
+        select r.id, r.run_at from holdfast.ready r
+        where r.queue = q.queue and r.priority = p.priority and r.run_at < now() - make_interval(secs => %(seconds)s::double precision)
+        order by r.run_at, r.id
+        limit %(limit)s
+    ) x
+) o
+join holdfast.tasks t on t.id = o.id
+order by t.run_at
+limit %(limit)s;
+
+
 -- name: why
 -- What stands in the way of one task that is queued.
 select
@@ -147,6 +171,13 @@ select
             where o.bucket = w.bucket and (o.priority, o.position, o.id) < (w.priority, w.position, w.id)
             limit 10000
         ) ahead
+    ),
+    -- After others: how many of them have not ended, and one of those.
+    (
+        select json_build_array(count(*), min(e.id::text)) from holdfast.followups f
+        cross join lateral unnest(f.predecessors) as u (id)
+        join holdfast.tasks e on e.id = u.id and (e.mark is null or e.mark = 'paused')
+        where f.task_id = t.id and f.released_at is null
     ),
     -- In a lane: the first task that has to end, or be dealt with, before this one starts.
     (

@@ -35,6 +35,9 @@ create table holdfast.tasks (
     timeout_seconds real,
     expires_at timestamptz,
     progress real,
+    -- When it was first polled, and when its progress last rose.
+    polling_since timestamptz,
+    progressed_at timestamptz,
     last_attempt_at timestamptz,
     failed_at timestamptz,
     marked_at timestamptz,
@@ -128,6 +131,13 @@ create table holdfast.slots (
 );
 comment on table holdfast.slots is 'slots of limits, leased to workers; they come back with the lease of a worker';
 
+-- Of the buckets with one hash whoever locks the row may lease; never written, so nothing piles up.
+create table holdfast.guards (
+    number integer primary key
+) with (fillfactor = 100);
+insert into holdfast.guards select * from generate_series(0, 16383);
+comment on table holdfast.guards is 'locked by whoever leases slots of a bucket with this hash';
+
 create table holdfast.rates (
     spent_until timestamptz not null,
     bucket text primary key
@@ -171,6 +181,27 @@ create table holdfast.cancel_requests (
 );
 comment on table holdfast.cancel_requests is 'claims that were asked to stop; swept up once they have ended';
 
+create table holdfast.wakes (
+    task_id uuid not null,
+    fence bigint not null,
+    woken_at timestamptz not null,
+    primary key (task_id, fence)
+);
+comment on table holdfast.wakes is 'claims that are to poll once more, because something happened while they polled';
+
+create table holdfast.followups (
+    task_id uuid primary key,
+    -- Those that it comes after; one of them that has not ended, and its place.
+    predecessors uuid[] not null,
+    pivot uuid not null,
+    nth integer not null,
+    -- What it stands behind once they have ended.
+    bucket text,
+    released_at timestamptz
+);
+create index followups_waiting on holdfast.followups (task_id) where released_at is null;
+comment on table holdfast.followups is 'tasks that start when others have ended';
+
 create table holdfast.workers (
     id uuid primary key,
     name text not null,
@@ -198,6 +229,26 @@ create table holdfast.queues (
     resumed_at timestamptz
 );
 comment on table holdfast.queues is 'queues that were paused; read by every claim, so it is seldom written';
+
+create table holdfast.schedules (
+    name text primary key,
+    kind text not null,
+    queue text not null,
+    version smallint not null,
+    expression text not null,
+    zone text not null,
+    payload jsonb not null,
+    missed text not null check (missed in ('skip', 'one', 'all')),
+    most integer not null check (most > 0),
+    jitter_seconds double precision not null check (jitter_seconds >= 0),
+    next_at timestamptz not null,
+    last_tick_at timestamptz,
+    declared_at timestamptz not null,
+    paused_at timestamptz,
+    paused_by text,
+    pause_reason text
+) with (fillfactor = 50);
+comment on table holdfast.schedules is 'what is made by itself; next_at moves on in the commit that makes the tasks';
 
 -- Apart from queues: it is written every second, and beside an old snapshot its versions pile up.
 create table holdfast.sweeps (
@@ -311,6 +362,7 @@ select
     coalesce(r.started_at, t.last_attempt_at) as last_attempt_at,
     case when t.mark in ('failed', 'cancelled') then t.marked_at end as finished_at,
     null::double precision as execution_seconds,
+    t.progress,
     t.dead_reason,
     t.mark_reason,
     t.failure_class,
@@ -347,6 +399,7 @@ select
     h.started_at,
     h.finished_at,
     extract(epoch from h.finished_at - h.started_at),
+    null,
     null,
     null,
     null,

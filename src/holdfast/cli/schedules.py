@@ -1,0 +1,140 @@
+"""`holdfast schedule …`: what is made by itself, and when."""
+
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Annotated
+from zoneinfo import ZoneInfo
+
+import typer
+
+from holdfast.cli.pausing import Why, tell_paused, tell_resumed
+from holdfast.cli.screen import AsJson, By, ago, me, on_database, say, show_json, show_table
+from holdfast.config import Settings
+from holdfast.core.task import Enqueued
+from holdfast.store.pool import Conn
+from holdfast.store.schedules import Schedules, ScheduleView
+
+schedules = typer.Typer(help="Schedules: what is made by itself, and when.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="The schedule.")]
+
+
+def _look(name: str) -> ScheduleView:
+    async def work(conn: Conn, settings: Settings) -> ScheduleView:
+        return await Schedules(settings).show(conn, name)
+
+    return on_database(work)
+
+
+@schedules.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """Every schedule, with its next tick."""
+
+    async def work(conn: Conn, settings: Settings) -> list[ScheduleView]:
+        return await Schedules(settings).list(conn)
+
+    found = on_database(work)
+    if as_json:
+        show_json({"schedules": found})
+        return
+    show_table(
+        ["schedule", "kind", "when", "zone", "next", "last", "paused"],
+        [
+            (
+                view.name, view.kind, view.expression, view.zone,
+                "" if view.paused_at else _local(view, view.next_at),
+                ago(view.last_tick_at), view.pause_reason if view.paused_at else "",
+            )
+            for view in found
+        ],
+        empty='there are none: declare one with @app.task("kind", schedule=Cron("0 3 * * *"))',
+    )  # fmt: skip
+
+
+@schedules.command()
+def show(name: Name, as_json: AsJson = False) -> None:
+    """One schedule."""
+    view = _look(name)
+    if as_json:
+        show_json({"schedule": view})
+        return
+    for label, value in (
+        ("schedule", view.name), ("kind", view.kind), ("queue", view.queue), ("when", view.expression),
+        ("zone", view.zone), ("payload", view.payload),
+        ("missed ticks", f"{view.missed}, at most {view.most}"),
+        ("jitter", f"{view.jitter_seconds:g} s"), ("next", _local(view, view.next_at)),
+        ("last", None if view.last_tick_at is None else _local(view, view.last_tick_at)),
+        ("declared", ago(view.declared_at)),
+        ("paused", f"by {view.paused_by}: {view.pause_reason}" if view.paused_at else None),
+    ):  # fmt: skip
+        if value is not None:
+            say(f"{label:13} {value}")
+
+
+@schedules.command("next")
+def next_(
+    name: Name,
+    count: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """The next ticks, in the schedule's own time zone."""
+    view = _look(name)
+    ticks = list(islice(view.cron.after(datetime.now(UTC)), count))
+    if as_json:
+        show_json({"schedule": view.name, "next": ticks})
+        return
+    for tick in ticks:
+        say(_local(view, tick))
+
+
+@schedules.command()
+def pause(name: Name, why: Why, by: By = "", as_json: AsJson = False) -> None:
+    """Fire no more of its ticks; those that pass meanwhile are not made up for."""
+
+    async def work(conn: Conn, settings: Settings) -> None:
+        await Schedules(settings, by=by or me()).pause(conn, name, why)
+
+    on_database(work)
+    tell_paused("schedule", name, None, None, as_json=as_json)
+
+
+@schedules.command()
+def resume(name: Name, by: By = "", as_json: AsJson = False) -> None:
+    """Fire its ticks again, from now on."""
+
+    async def work(conn: Conn, settings: Settings) -> bool:
+        return await Schedules(settings, by=by or me()).resume(conn, name)
+
+    tell_resumed("schedule", name, "fires again", done=on_database(work), as_json=as_json)
+
+
+@schedules.command()
+def run(name: Name, by: By = "", as_json: AsJson = False) -> None:
+    """Make a task now, beside its ticks."""
+
+    async def work(conn: Conn, settings: Settings) -> Enqueued:
+        return await Schedules(settings, by=by or me()).run(conn, name)
+
+    made = on_database(work)
+    if as_json:
+        show_json({"schedule": name, "id": made.id})
+    else:
+        say(f"task {made.id} is enqueued")
+
+
+@schedules.command()
+def remove(name: Name, by: By = "", as_json: AsJson = False) -> None:
+    """Forget a schedule that no code declares any more."""
+
+    async def work(conn: Conn, settings: Settings) -> None:
+        await Schedules(settings, by=by or me()).remove(conn, name)
+
+    on_database(work)
+    if as_json:
+        show_json({"schedule": name, "removed": True})
+    else:
+        say(f"schedule {name} is removed")
+
+
+def _local(view: ScheduleView, moment: datetime) -> str:
+    return moment.astimezone(ZoneInfo(view.zone)).strftime("%a %Y-%m-%d %H:%M %Z")

@@ -1,0 +1,89 @@
+"""What starts next in an executor: from its hand into free slots, unless its time has passed."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from holdfast.core.decide import Verdict, expire
+from holdfast.core.handler import Handlers
+from holdfast.core.outcome import Release, Released
+from holdfast.core.task import Claim
+from holdfast.runtime.hand import Hand
+from holdfast.runtime.runs import Runs
+from holdfast.runtime.strangers import Strangers
+from holdfast.runtime.verdicts import Verdicts
+from holdfast.store.slots import Slots
+
+
+class Starting:
+    """The starts of one executor; `again` is called when a bulk call that was gathered is due."""
+
+    def __init__(  # noqa: PLR0913 (it is between all of these)
+        self,
+        handlers: Handlers,
+        hand: Hand,
+        runs: Runs,
+        slots: Slots,
+        strangers: Strangers,
+        verdicts: Verdicts,
+        settle: Callable[[tuple[Claim, Verdict]], None],
+        again: Callable[[], None],
+    ) -> None:
+        self._handlers = handlers
+        self._hand = hand
+        self._runs = runs
+        self._slots = slots
+        self._strangers = strangers
+        self._verdicts = verdicts
+        self._settle = settle
+        self._again = again
+        self._due: asyncio.TimerHandle | None = None
+        self._filling = False
+
+    def fill(self) -> None:
+        """Start what is in hand while there are slots."""
+        if self._filling:
+            # A task that ended as it started: whoever is filling goes on.
+            return
+        self._filling = True
+        while self._runs.free and (claims := self._hand.next(self._runs.items)):
+            self._start(claims)
+        self._filling = False
+        self._wait()
+
+    def _wait(self) -> None:
+        """A bulk call that is being gathered is due at its time, whatever else happens."""
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        if (at := self._hand.due_at) is not None and self._runs.free:
+            self._due = asyncio.get_running_loop().call_at(at, self._again)
+
+    def _start(self, claims: Sequence[Claim]) -> None:
+        handler = self._handlers.get(claims[0].kind)
+        known = handler is not None
+        able = [claim for claim in claims if self._able(claim, known=known)]
+        if not able or handler is None:
+            return
+        if handler.bulk is None or able[0].alone:
+            self._runs.start(able[0], handler)
+        else:
+            self._runs.start_bulk(able, handler)
+
+    def _able(self, claim: Claim, *, known: bool) -> bool:
+        """Whether it can start here and now; if not, it goes back or ends."""
+        if known and claim.start_by is None and claim.expires_at is None:
+            return True
+        late = claim.start_by is not None and time.monotonic() > claim.start_by
+        if known and not claim.expired and not late:
+            return True
+        if claim.limits:
+            self._slots.ended(claim, 0.0)
+        if late:
+            self._settle((claim, self._verdicts.of(claim, Released(Release.NOT_STARTED))))
+        elif not known:
+            self._strangers.met(claim.kind)
+            self._settle((claim, self._verdicts.of(claim, Released(Release.NO_HANDLER))))
+        else:
+            self._settle((claim, expire(claim)))
+        return False

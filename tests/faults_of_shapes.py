@@ -1,0 +1,96 @@
+"""Faults in the shapes of work: bulk calls, polling, schedules, follow-ups; the others are in faults.py."""
+# ruff: noqa: E501 (what is replaced must stand in one piece)
+
+from tests.fault import Fault
+
+SQL = "store/tasks.sql"
+
+SHAPES = {
+    "second-half-called-again": Fault(
+        "runtime/search.py",
+        "            self._bad = self._bad[len(self._called) :]\n        else:",
+        "            self._unknown = [*self._bad[len(self._called) :], *self._unknown]\n            self._bad = []\n        else:",
+    ),
+    "blamed-without-failing-alone": Fault(
+        "runtime/search.py",
+        "        if len(self._bad) > 1:\n            return None\n        (culprit,) = self._bad\n",
+        "        culprit = self._bad[0]\n",
+    ),
+    "call-failure-blames-all": Fault(
+        "runtime/bulks.py",
+        "        elif (culprit := self._search.failed()) is not None:\n            self._end(culprit, answer)\n",
+        "        else:\n            self._search = Search([])\n            for run in group:\n"
+        "                self._end(run, answer)\n",
+    ),
+    "bulk-not-in-flight": Fault(
+        "runtime/flight.py", "self.slots + (reach if items else 0)", "self.slots + (reach if False else 0)"
+    ),
+    "bulk-without-deadline": Fault(
+        "runtime/runs.py", "[call for call in self._calls if call.deadline_at <= now]", "[]"
+    ),
+    "mates-blamed-for-the-deadline": Fault(
+        "runtime/child.py", "if mates[flight.deadline_at] <= 1", "if mates[flight.deadline_at] >= 0"
+    ),
+    "bulk-finish-in-part": Fault("runtime/finish.py", "if task.id not in landed:", "if not landed:"),
+    "finish-opens-without-end": Fault("runtime/finish.py", "CONNECTIONS_MAX = 10", "CONNECTIONS_MAX = 1_000"),
+    "finish-keeps-its-room": Fault(
+        "runtime/finish.py",
+        "            self._room.release()\n            await conn.close()\n",
+        "            await conn.close()\n",
+    ),
+    "half-full-calls": Fault(
+        "runtime/gathering.py", "max(wait, COMING_SECONDS) if kind in self._coming else wait", "wait"
+    ),
+    "polls-without-end": Fault("core/polling.py", "polls >= self.answers", "polls < 0"),
+    "polling-without-deadline": Fault(
+        "core/polling.py", "(POLLING_OVERDUE, since, self.total,", "(POLLING_OVERDUE, since, None,"
+    ),
+    "stall-not-seen": Fault(
+        "core/polling.py", "(before is None or now > before)", "(before is None or now >= before)"
+    ),
+    "wake-moves-back": Fault(
+        SQL, "        and exists (select from holdfast.tasks t where t.id = f.id and t.polls > 0)\n", ""
+    ),
+    "wake-unheard": Fault(
+        SQL,
+        "when g.move = 'snooze' and exists (select from holdfast.wakes w",
+        "when false and exists (select from holdfast.wakes w",
+    ),
+    "one-answer-for-all": Fault(
+        "runtime/execute.py",
+        "else told(handler, one) for one in answer]",
+        "else told(handler, one) for one in [answer[0]] * len(bulk)]",
+    ),
+    "missed-ticks-forgotten": Fault(
+        "core/schedule.py",
+        "        earliest = next_at\n",
+        "        earliest = max(next_at, now - timedelta(seconds=LATE_SECONDS))\n",
+    ),
+    "missed-ticks-all-made-up": Fault(
+        "core/schedule.py", "self.most if self.missed == Missed.ALL else 1", "self.most"
+    ),
+    "ticks-of-an-hour-are-one": Fault("store/schedules.py", "%Y-%m-%dT%H:%MZ", "%Y-%m-%dT%HZ"),
+    "tick-moved-on-twice": Fault(
+        "core/schedule.py",
+        "Due(fires[::-1], next(self.after(now)))",
+        "Due(fires[::-1], next(self.after(next(self.after(now)))))",
+    ),
+    "redeclared-from-now": Fault(
+        "store/schedules.sql",
+        "then s.next_at else excluded.next_at end",
+        "then excluded.next_at else excluded.next_at end",
+    ),
+    "follow-up-starts-early": Fault(SQL, "where left(w.bucket, 6) <> 'after:'\n", ""),
+    "paused-counts-as-ended": Fault(
+        SQL,
+        "where t.id = b.id and (t.mark is null or t.mark = 'paused'))",
+        "where t.id = b.id and t.mark is null)",
+    ),
+    "follow-up-released-twice": Fault(
+        SQL, "        where u.released_at is null\n            and not exists", "        where not exists"
+    ),
+    "backing-off-not-said": Fault(
+        "store/why.py", "    if failures and task.error is not None:\n", "    if False:\n"
+    ),
+    "paused-kind-not-said": Fault("store/why.py", "    if facts.paused_at is not None:\n", "    if False:\n"),
+}

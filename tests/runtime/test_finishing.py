@@ -1,0 +1,123 @@
+"""The connections of `finish`: few, waited for, and never lost to a block that was cut off."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+import pytest_asyncio
+
+from holdfast.core.errors import LeaseLost
+from holdfast.core.handler import Handler, Task, task_of
+from holdfast.runtime.finish import CONNECTIONS_MAX, Finishing
+from tests.world import World
+
+MANY = 3 * CONNECTIONS_MAX
+
+
+async def _nothing(task: Task[Any]) -> None:
+    """Never called: the tests finish by themselves."""
+
+
+@pytest_asyncio.fixture
+async def finishing(world: World) -> AsyncIterator[Finishing]:
+    made = Finishing(world.store.settings, {"render": Handler("render", _nothing, awaits=True)})
+    yield made
+    await made.close()
+
+
+async def _tasks(world: World, finishing: Finishing, count: int) -> list[Task[Any]]:
+    for _ in range(count):
+        await world.enqueue("render")
+    return [task_of(claim, {}, finishing) for claim in await world.claim(count)]
+
+
+@pytest.mark.catches("finish-opens-without-end")
+async def test_many_finishes_at_once_share_a_few_connections(world: World, finishing: Finishing) -> None:
+    inside, most = 0, 0
+
+    async def finish(task: Task[Any]) -> None:
+        nonlocal inside, most
+        async with task.finish() as conn:
+            inside += 1
+            most = max(most, inside)
+            await conn.execute("select pg_sleep(0.01)")
+            inside -= 1
+
+    await asyncio.gather(*(finish(task) for task in await _tasks(world, finishing, MANY)))
+    assert 1 < most <= CONNECTIONS_MAX
+    assert await world.rows("task_history") == MANY
+
+
+@pytest.mark.catches("finish-opens-without-end")
+async def test_threads_share_a_few_connections_too(world: World, finishing: Finishing) -> None:
+    tasks = await _tasks(world, finishing, MANY)
+    inside, most, lock = 0, 0, threading.Lock()
+
+    def finish(task: Task[Any]) -> None:
+        nonlocal inside, most
+        with task.finish() as conn:
+            with lock:
+                inside += 1
+                most = max(most, inside)
+            conn.execute("select pg_sleep(0.01)")
+            with lock:
+                inside -= 1
+
+    with ThreadPoolExecutor(MANY) as threads:
+        list(threads.map(finish, tasks))
+    assert 1 < most <= CONNECTIONS_MAX
+    assert await world.rows("task_history") == MANY
+
+
+async def _cancelled(world: World, task: Task[Any]) -> None:
+    inside = asyncio.Event()
+
+    async def slow() -> None:
+        async with task.finish() as conn:
+            inside.set()
+            await conn.execute("select pg_sleep(60)")
+
+    running = asyncio.create_task(slow())
+    await inside.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def _terminated(world: World, task: Task[Any]) -> None:
+    async def orphaned() -> None:
+        async with task.finish() as conn:
+            await world.conn.execute("select pg_terminate_backend(%s)", [conn.info.backend_pid])
+            await conn.execute("select 1")
+
+    with pytest.raises(psycopg.OperationalError):
+        await orphaned()
+
+
+async def _refused(world: World, task: Task[Any]) -> None:
+    await world.conn.execute("update holdfast.running set fence = fence + 1 where id = %s", [task.id])
+    with pytest.raises(LeaseLost):
+        async with task.finish():
+            pass
+
+
+@pytest.mark.catches("finish-keeps-its-room")
+@pytest.mark.parametrize("cut_off", [_cancelled, _terminated, _refused])
+async def test_a_finish_that_is_cut_off_leaves_its_place_to_others(
+    world: World, finishing: Finishing, cut_off: Callable[[World, Task[Any]], Any]
+) -> None:
+    tasks = await _tasks(world, finishing, CONNECTIONS_MAX + 2)
+    last = tasks.pop()
+    for task in tasks:
+        await cut_off(world, task)
+
+    async def finish() -> None:
+        async with last.finish():
+            pass
+
+    await asyncio.wait_for(finish(), 10)
+    assert await world.rows("task_history") == 1
