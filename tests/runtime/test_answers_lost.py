@@ -30,6 +30,7 @@ def cut_off(proxy: Proxy, world: World, database: str, tmp_path: Path) -> Iterat
     tree.close()
 
 
+@pytest.mark.alone
 @pytest.mark.catches("reconciliation-off")
 async def test_tasks_of_a_claim_whose_answer_was_lost_run_soon(
     world: World, proxy: Proxy, cut_off: Tree

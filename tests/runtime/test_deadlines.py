@@ -1,5 +1,6 @@
 """Time is up: handlers are told, then killed; neighbours keep their attempts."""
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,7 @@ from tests.tree import Tree, alive, until
 from tests.world import World
 
 
+@pytest.mark.alone
 @pytest.mark.requirement("O1")
 @pytest.mark.catches("deadline-not-enforced", "neighbours-pay")
 async def test_a_handler_that_swallows_its_cancellation_is_dead_after_timeout_and_grace(
@@ -21,12 +23,12 @@ async def test_a_handler_that_swallows_its_cancellation_is_dead_after_timeout_an
     await until(lambda: len(tree.effects()) == 5, what="handlers")
     (start,) = [effect for effect in tree.effects() if effect.kind == "stubborn"]
     await until(lambda: not alive(start.pid), what="its end")
+    died = time.monotonic()
     (line,) = tree.lines("executor.overdue")
     assert line["tasks"] == [stubborn]
     await until(lambda: len(tree.lines("task.completed")) == 4, 30, "the neighbours")
-    # One second of timeout and one of grace, and a tick of each clock.
-    died = [effect.at for effect in tree.effects() if effect.kind == "sleep" and effect.pid != start.pid]
-    assert min(died) - start.at < 1 + 1 + 2.5
+    # One second of timeout, one of grace, a tick of each clock; when its successor is up is another story.
+    assert died - start.at < 1 + 1 + 1.5
     assert await world.state(stubborn) is State.FAILED
     failed = await world.show(stubborn)
     assert failed.error is not None

@@ -69,6 +69,7 @@ async def test_retention_lets_whole_days_go(world: World, apart: Conn) -> None:
     await ensure_partitions(apart, "holdfast", TODAY)
 
 
+@pytest.mark.alone
 @pytest.mark.catches("detach-stops-everyone")
 async def test_a_reader_open_on_history_holds_up_no_settle(
     world: World, apart: Conn, direct_url: str
