@@ -77,9 +77,10 @@ limits: ## limits, rates, turns and lanes while workers are killed, then limits 
 bench-setup: ## install the peers that `make bench` measures, each in an environment of its own
 	$(BIN)/python -m benchmarks.systems
 
-bench: ## PostgreSQL itself, Holdfast and its peers side by side, then other shapes of work, as JSON
+bench: ## PostgreSQL itself, Holdfast and its peers side by side, then other shapes of work: JSON and charts
 	$(BIN)/python -m benchmarks.suite --write docs/benchmarks/suite.json
 	$(BIN)/python -m benchmarks.shapes --write docs/benchmarks/shapes.json
+	$(BIN)/python -m benchmarks.charts
 
 bench-quick: ## PostgreSQL itself and Holdfast, under a minute; fails below the floor
 	$(BIN)/python -m benchmarks.suite --quick

@@ -188,7 +188,7 @@ def main() -> None:
                 chosen.pairs, ("2", "8"), lambda count: drained(url, "single.noop", "--processes", count)
             )
         if "steady" in only:
-            found["enqueue to start, ms, by seconds of work and tasks per second"] = {
+            found["steady"] = {
                 f"{seconds:g} s": {str(load): steady(url, seconds, load) for load in loads}
                 for seconds, loads in LOADS.items()
             }
