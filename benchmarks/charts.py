@@ -14,10 +14,12 @@ LABEL = 210
 ROW = 26
 STYLE = """<style>
 text { font: 13px system-ui, sans-serif; fill: #1f2328 }
-.quiet { fill: #59636e } .bar { fill: #9aa4b2 } .ours { fill: #0a7d5a } .range { stroke: #1f2328 } .axis { stroke: #d0d7de }
-.line1 { stroke: #0a7d5a; fill: none } .line2 { stroke: #b35900; fill: none } .dot1 { fill: #0a7d5a } .dot2 { fill: #b35900 }
+.quiet { fill: #59636e } .bar { fill: #9aa4b2 } .ours { fill: #0a7d5a }
+.range { stroke: #1f2328 } .axis { stroke: #d0d7de } polyline { fill: none }
+.line1 { stroke: #0a7d5a } .line2 { stroke: #b35900 } .dot1 { fill: #0a7d5a } .dot2 { fill: #b35900 }
 @media (prefers-color-scheme: dark) {
-text { fill: #e6edf3 } .quiet { fill: #9198a1 } .bar { fill: #6e7681 } .ours { fill: #2fbf8f } .range { stroke: #e6edf3 } .axis { stroke: #3d444d }
+text { fill: #e6edf3 } .quiet { fill: #9198a1 } .bar { fill: #6e7681 } .ours { fill: #2fbf8f }
+.range { stroke: #e6edf3 } .axis { stroke: #3d444d }
 .line1 { stroke: #2fbf8f } .line2 { stroke: #f0883e } .dot1 { fill: #2fbf8f } .dot2 { fill: #f0883e }
 }
 </style>"""
@@ -32,10 +34,11 @@ def bars(title: str, rates: dict[str, dict[str, float]]) -> str:
     for number, (name, rate) in enumerate(ordered):
         top = 40 + number * ROW
         ours = "ours" if name.startswith("holdfast") else "bar"
+        box = f'x="{LABEL}" y="{top + 2}" height="{ROW - 9}"'
         ends = [LABEL + room * rate[end] / most for end in ("lowest", "median", "highest")]
         parts += [
             _text(LABEL - 8, top + 14, name, "end"),
-            f'<rect class="{ours}" x="{LABEL}" y="{top + 2}" width="{ends[1] - LABEL:.1f}" height="{ROW - 9}"/>',
+            f'<rect class="{ours}" {box} width="{ends[1] - LABEL:.1f}"/>',
             f'<line class="range" x1="{ends[0]:.1f}" x2="{ends[2]:.1f}" y1="{top + 10}" y2="{top + 10}"/>',
             _text(ends[2] + 6, top + 14, f"{rate['median']:,.0f}/s"),
         ]
@@ -61,8 +64,7 @@ def lines(title: str, series: dict[str, dict[float, float]], across: str, up: st
         parts.append(f'<line class="axis" x1="70" x2="{WIDTH - 120}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(_text(62, y + 4, f"{step:g}", "end", "quiet"))
         step *= 10
-    for x in sorted(set(xs)):
-        parts.append(_text(place(x, low)[0], 298, f"{x:,.0f}", "middle", "quiet"))
+    parts += [_text(place(x, low)[0], 298, f"{x:,.0f}", "middle", "quiet") for x in sorted(set(xs))]
     parts += [
         _text(70, 46, up, "start", "quiet"),
         _text(WIDTH - 120, 316, across, "end", "quiet"),
@@ -83,7 +85,9 @@ def _text(x: float, y: float, said: str, anchor: str = "start", kind: str = "") 
 
 def _picture(title: str, height: int, parts: list[str]) -> str:
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">'
-    return "\n".join([head, STYLE, f"<title>{escape(title)}</title>", _text(8, 22, title), *parts, "</svg>\n"])
+    return "\n".join(
+        [head, STYLE, f"<title>{escape(title)}</title>", _text(8, 22, title), *parts, "</svg>\n"]
+    )
 
 
 def main() -> None:

@@ -2,16 +2,17 @@
 -- Least-privilege roles. Enqueuing goes through functions that run with their owner's rights, so an
 -- enqueuer can make tasks and do nothing else; nobody but the owner changes the schema.
 do $$
+declare
+    role text;
 begin
-    if not exists (select from pg_roles where rolname = 'holdfast_enqueuer') then
-        create role holdfast_enqueuer nologin;
-    end if;
-    if not exists (select from pg_roles where rolname = 'holdfast_worker') then
-        create role holdfast_worker nologin;
-    end if;
-    if not exists (select from pg_roles where rolname = 'holdfast_api') then
-        create role holdfast_api nologin;
-    end if;
+    foreach role in array array['holdfast_enqueuer', 'holdfast_worker', 'holdfast_api'] loop
+        begin
+            execute 'create role ' || role || ' nologin';
+        exception when duplicate_object or unique_violation then
+            -- Roles belong to the whole server: another database has made it, perhaps just now.
+            null;
+        end;
+    end loop;
 end
 $$;
 revoke all on all functions in schema holdfast from public;

@@ -1189,28 +1189,27 @@ with token as materialized (
         limit %(limit)s
     ))
     returning r.id, r.run_at, r.timeout_seconds, r.priority, r.queue, r.kind, r.bucket, r.position
-), doors as materialized (
+), doors as (
     -- Kinds and queues that are limited, paused or not known to all: usually none.
     select
         coalesce(array_agg(b.kind) filter (where b.kind is not null), '{}') as kinds,
         coalesce(array_agg(b.queue) filter (where b.queue is not null), '{}') as queues
     from holdfast.buckets b
     where b.kind is not null or b.queue is not null
-), placed as materialized (
-    -- Before a door; behind a bucket alone, in its order there; or free.
-    select
-        s.*,
-        case when s.bucket is not null then row_number() over (partition by s.bucket, s.shut order by s.priority, s.run_at, s.id) end as nth
-    from (
-        select p.*, p.kind = any ((select d.kinds from doors d)::text[]) or p.queue = any ((select d.queues from doors d)::text[]) as shut
-        from picked p
-    ) s
-), leased as materialized (
+), seen as (
+    select p.*, p.kind = any ((select d.kinds from doors d)::text[]) or p.queue = any ((select d.queues from doors d)::text[]) as shut
+    from picked p
+), placed as (
+    -- Before a door, or behind a bucket alone, in its order there: usually none, and the others skip all this.
+    select s.*, row_number() over (partition by s.bucket, s.shut order by s.priority, s.run_at, s.id) as nth
+    from seen s
+    where s.shut or s.bucket is not null
+), leased as (
     select l.name, l.slots
     from holdfast.lease_at_once(
         (
             select array_agg(p.bucket order by p.priority, p.run_at, p.id) from placed p
-            where p.bucket is not null and p.position is null and not p.shut and p.kind = any (%(known)s::text[])
+            where p.position is null and not p.shut and p.kind = any (%(known)s::text[])
         ),
         %(worker)s::uuid, %(epoch)s::integer, %(at_once)s::integer
     ) l
@@ -1222,7 +1221,7 @@ with token as materialized (
         coalesce(p.bucket, p.kind || '@' || p.queue), p.queue, p.kind
     from placed p
     left join leased l on l.name = p.bucket
-    where p.shut or p.bucket is not null and p.nth > coalesce(l.slots, 0)
+    where p.shut or p.nth > coalesce(l.slots, 0)
     returning bucket, priority, position, id, queue, kind
 ), turned as materialized (
     select count(*)::integer as tasks, case when count(*) > 0 then holdfast.turn_over(
@@ -1235,9 +1234,11 @@ with token as materialized (
         p.id, (select k.fence from token k), now(),
         now() + make_interval(secs => coalesce(p.timeout_seconds, %(timeout)s::double precision)),
         %(worker)s::uuid
-    from placed p
-    left join leased l on l.name = p.bucket
-    where not p.shut and (p.bucket is null or p.nth <= l.slots)
+    from (
+        select s.id, s.timeout_seconds from seen s where not s.shut and s.bucket is null
+        union all
+        select p.id, p.timeout_seconds from placed p join leased l on l.name = p.bucket where not p.shut and p.nth <= l.slots
+    ) p
     returning id, fence
 )
 -- The first row, with its values in the places of fence, payload, enqueued_at, attempts and polls.
