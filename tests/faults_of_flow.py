@@ -83,6 +83,7 @@ FLOW = {
         "                and coalesce(b.rate_count, r.rate_count) is null\n",
         "",
     ),
+    "slots-hoarded": Fault("store/slots.py", "min(self._held[name], self._caps[place])", "self._held[name]"),
     "prefetch-beyond-slots": Fault("store/slots.py", "self._used[name] += 1", "pass"),
     "old-connection-frees-again": Fault(
         SQL,

@@ -190,6 +190,24 @@ async def test_a_slot_passes_to_the_next_task_without_a_question(world: World, l
     assert answers < 10, "several ran between two claims"
 
 
+@pytest.mark.catches("slots-hoarded")
+async def test_a_worker_keeps_no_more_slots_than_it_can_use(world: World, limits: Limits) -> None:
+    await limits.set(world.conn, Scope.KIND, "mail.send", Limit(running=20))
+    for _ in range(100):
+        await world.enqueue()
+    await world.register(world.worker)
+    slots = Slots(lambda _: 4)
+    claimer = Claimer(world.store, ["default"], world.worker, kinds=["mail.send"], slots=slots)
+    for _ in range(6):
+        for claimed in await claimer.claim(world.conn, 10):
+            slots.add(claimed)
+        while (claim := slots.next()) is not None:
+            await world.store.settle(world.conn, [world.verdict(claim, Complete())])
+            slots.ended(claim, 1.0)
+    assert slots.held() == {"kind:mail.send": 4}
+    assert await world.rows_of("slots", "slots") == [(4,)]
+
+
 async def test_a_second_worker_gets_the_slots_that_the_first_gave_back(world: World, limits: Limits) -> None:
     await limits.set(world.conn, Scope.KIND, "mail.send", Limit(running=1))
     await world.enqueue()

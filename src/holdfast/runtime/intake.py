@@ -14,6 +14,7 @@ import psycopg
 from holdfast.core.events import Listener, StatementFailed
 from holdfast.core.handler import Handlers
 from holdfast.core.task import Claim
+from holdfast.runtime.flight import ITEMS_MAX
 from holdfast.runtime.link import Backoff, Link, LinkLost
 from holdfast.runtime.plan import Plan
 from holdfast.store.claimer import Claimer
@@ -45,7 +46,7 @@ class Intake:
         self._listen: Listener = store.listen
         self._link = link
         self._backoff = Backoff()
-        self.slots = Slots()
+        self.slots = Slots(self._most)
         self._generation = link.generation
         self._claimer = self._new_claimer()
         self._reconcile_at: list[float] = []
@@ -105,6 +106,11 @@ class Intake:
             await self._store.reconcile(conn, self._worker, self._held())
             await self._store.leasing.set_slots(conn, self._worker, self._generation, self.slots.held())
         return await self._claimer.claim(conn, want, free=free())
+
+    def _most(self, kind: str) -> int:
+        """How many tasks of a kind can run here at once."""
+        handler = self._handlers.get(kind)
+        return self._plan.concurrency if handler is None or handler.bulk is None else ITEMS_MAX
 
     def _new_claimer(self) -> Claimer:
         self._generation = self._link.generation

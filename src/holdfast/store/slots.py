@@ -16,7 +16,9 @@ AHEAD_SECONDS = 0.1
 AHEAD_MAX = 100
 BEGINNING = (0, 0)
 # How the limits of whole kinds and queues are called.
-DOORS = ("kind:", "queue:")
+KIND = "kind:"
+DOORS = (KIND, "queue:")
+UNBOUNDED = 1_000_000
 WHOLE_SECONDS = 1.0
 SATED_SECONDS = 0.1
 WHOLE_COST = 50.0
@@ -26,12 +28,17 @@ _WEIGHT = 0.1
 class Slots:
     """What one worker holds of limits."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, most: Callable[[str], int] = lambda _: UNBOUNDED, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`most` says how many tasks of a kind this worker can run at once: more slots are of no use here."""
+        self._most = most
         self._held: Counter[str] = Counter()
         self._used: Counter[str] = Counter()
         self._ahead: dict[str, deque[Claim]] = {}
         self._ready: deque[Claim] = deque()
         self._limits: dict[str, Sequence[str]] = {}
+        self._caps: dict[str, int] = {}
         self._more: set[str] = set()
         self._mean: dict[str, float] = {}
         self._floors: dict[str, tuple[int, int]] = {}
@@ -71,7 +78,7 @@ class Slots:
         for name, (slots, capacity) in held.items():
             self._held[name] = slots
             if capacity is not None and slots * workers >= capacity:
-                self._sated_until[name.removeprefix("kind:")] = now + SATED_SECONDS
+                self._sated_until[name.removeprefix(KIND)] = now + SATED_SECONDS
         self._more.difference_update(asked)
         self._more.update(more)
         for claim in claims:
@@ -88,10 +95,15 @@ class Slots:
                 self._held[name] += 1
 
     def sated(self) -> frozenset[str]:
-        """Kinds of which this worker has its share, so that others come first for a moment."""
+        """Kinds of which this worker has all it can use, or its share, so that others come first a moment."""
         now = self._clock()
         self._sated_until = {kind: at for kind, at in self._sated_until.items() if at > now}
-        return frozenset(self._sated_until)
+        full = [
+            kind
+            for name, slots in self._held.items()
+            if name.startswith(KIND) and slots >= self._most(kind := name.removeprefix(KIND))
+        ]
+        return frozenset(self._sated_until).union(full)
 
     def floors(self) -> dict[str, tuple[int, int]]:
         """Where to begin in buckets with many tasks: what lies before was taken, and leaves dead rows.
@@ -108,6 +120,7 @@ class Slots:
         """A claim that needs slots: it starts when they are free."""
         place = claim.bucket or ""
         self._limits[place] = claim.limits
+        self._caps[place] = self._most(claim.kind)
         self._ahead.setdefault(place, deque()).append(claim)
         self._move_up(place)
 
@@ -184,15 +197,18 @@ class Slots:
         return surplus
 
     def _surplus(self) -> dict[str, int]:
-        kept: Counter[str] = Counter()
-        for place in self._more | self._ahead.keys():
+        needed = self._used.copy()
+        for place in self._ahead.keys() - self._more:
             for name in self._limits.get(place, ()):
-                # Where more tasks wait, all of them are kept for those.
-                kept[name] += self._held[name] if place in self._more else len(self._ahead[place])
+                needed[name] += len(self._ahead[place])
+        for place in self._more:
+            for name in self._limits.get(place, ()):
+                # Where more tasks wait, as many are kept for those as can run here.
+                needed[name] = max(needed[name], min(self._held[name], self._caps[place]))
         return {
-            name: slots - needed
+            name: slots - needed.get(name, 0)
             for name, slots in self._held.items()
-            if slots > (needed := self._used.get(name, 0) + kept.get(name, 0))
+            if slots > needed.get(name, 0)
         }
 
     def let_go(self) -> list[Claim]:
@@ -211,6 +227,7 @@ class Slots:
         ]:
             if place not in self._ahead:
                 del self._limits[place]
+                self._caps.pop(place, None)
                 self._mean.pop(place, None)
                 self._floors.pop(place, None)
                 self._more.discard(place)

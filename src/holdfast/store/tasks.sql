@@ -726,7 +726,7 @@ begin
     if room > 0 and (cardinality(limited_kinds) > 0 or cardinality(limited_queues) > 0) then
         select greatest(1, count(*)) into workers
         from holdfast.workers w
-        where w.lost_at is null and w.lease_expires_at > now();
+        where w.lost_at is null and w.lease_expires_at > now() and w.queues && served;
         -- Those that have work and, as far as can be seen without a lock, room.
         doors := array(
             select b.name
