@@ -83,6 +83,11 @@ FLOW = {
         "                and coalesce(b.rate_count, r.rate_count) is null\n",
         "",
     ),
+    "unguarded-lane-loses-its-turn": Fault(
+        SQL,
+        " or hashtext(h.bucket) & 16383 <> all (guarded))\n            order by",
+        ")\n            order by",
+    ),
     "slots-hoarded": Fault("store/slots.py", "min(self._held[name], self._caps[place])", "self._held[name]"),
     "prefetch-beyond-slots": Fault("store/slots.py", "self._used[name] += 1", "pass"),
     "old-connection-frees-again": Fault(
@@ -140,7 +145,7 @@ FLOW = {
     ),
     "empty-buckets-take-every-place": Fault(SQL, "where l.kind <> all (paused_kinds)\n", "where true\n"),
     "key-of-the-payload-ignored": Fault(
-        "api/kinds.py", "    return bucket_of_key(handler.kind, field, value)\n", "    return None\n"
+        "api/kinds.py", "    return bucket_of_payload(handler.kind, field, payload)\n", "    return None\n"
     ),
     "holders-not-named": Fault(
         "store/why.py", "    held = holders or {}\n", "    held: dict[str, int] = {}\n"

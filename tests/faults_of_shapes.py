@@ -90,7 +90,28 @@ SHAPES = {
         SQL, "        where u.released_at is null\n            and not exists", "        where not exists"
     ),
     "backing-off-not-said": Fault(
-        "store/why.py", "    if failures and task.error is not None:\n", "    if False:\n"
+        "store/why.py", "    if failures and task.error is not None and ", "    if False and "
     ),
+    "recovered-still-backs-off": Fault("store/why.py", " and task.error.at == task.last_attempt_at:", ":"),
+    "follow-up-stranded": Fault(SQL, "            continue when back is null;\n", ""),
+    "redriven-predecessor-forgotten": Fault(
+        SQL,
+        "exists (select from holdfast.tasks t where t.id = b.id and (t.mark is null or t.mark = 'paused'))",
+        "b.id > (select u.pivot from holdfast.followups u where u.task_id = f.task_id) and "
+        "exists (select from holdfast.tasks t where t.id = b.id and (t.mark is null or t.mark = 'paused'))",
+    ),
+    "wake-lost-in-a-settle": Fault(
+        "store/operate.py", "        for _ in range(2):\n", "        for _ in range(1):\n"
+    ),
+    "settle-does-not-see-the-wake": Fault(
+        "store/settle.py",
+        "            if rest:\n                ids =",
+        "            if done and rest:\n                ids =",
+    ),
+    "one-schedule-stops-all": Fault(
+        "store/schedules.py", "except HoldfastError as error:", "except ZeroDivisionError as error:"
+    ),
+    "scheduled-past-its-limit": Fault("store/schedules.py", "bucket=self.bucket,", "bucket=None,"),
+    "hour-that-comes-twice": Fault("core/schedule.py", " if tick > moment)", ")"),
     "paused-kind-not-said": Fault("store/why.py", "    if facts.paused_at is not None:\n", "    if False:\n"),
 }

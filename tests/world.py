@@ -77,7 +77,8 @@ where not exists (select from holdfast.turns t where t.bucket = w.bucket)
 union all
 select 'a follow-up that nobody will release: ' || t.id::text
 from holdfast.tasks t
-where t.bucket = 'after:' || t.id
+left join holdfast.waiting w on w.id = t.id
+where 'after:' || t.id in (t.bucket, w.bucket)
     and not exists (select from holdfast.followups f where f.task_id = t.id and f.released_at is null)
 union all
 select 'a fence accepted twice: ' || f.fence || ' ' || f.id::text from (

@@ -19,6 +19,8 @@ from holdfast.store.operate import Operator
 P = TypeVar("P")
 
 KIND_CHARACTERS_MAX = 200
+# How buckets are called in which tasks wait for others, and not for a limit.
+RESERVED = ("after:", "lane:", "lane!:")
 
 
 class Holdfast:
@@ -80,6 +82,13 @@ class Holdfast:
 
     def _add(self, function: Callable[..., Any], declared: tuple[Handler, Codec]) -> Kind[Any]:
         made: Kind[Any] = Kind(function, *declared, self._intake)
+        theirs = {name: other.name for other in self._kinds.values() for name in other.handler.schedule_names}
+        for name in made.handler.schedule_names:
+            if name in theirs:
+                raise BadHandler(
+                    f"kind {theirs[name]} has a schedule called {name} already: "
+                    f"give that of {made.name} another name"
+                )
         self._kinds[made.name] = made
         return made
 
@@ -108,6 +117,9 @@ class Holdfast:
             raise BadHandler(
                 f"{kind!r} cannot be a kind: it is a name of 1 to {KIND_CHARACTERS_MAX} printable characters"
             )
+        if kind.startswith(RESERVED):
+            prefix = kind.split(":")[0]
+            raise BadHandler(f"{kind!r} cannot be a kind: names that begin with {prefix}: are taken")
         if kind in self._kinds:
             other = self._kinds[kind].handler.call
             where = f"{getattr(other, '__module__', '?')}.{getattr(other, '__qualname__', other)}"

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
 import pytest
 from pydantic import BaseModel
 
 from holdfast import Holdfast, Task, minutes
-from holdfast.core.errors import ResultTimeout, TaskCancelled, TaskFailed
+from holdfast.core.errors import Misused, ResultTimeout, TaskCancelled, TaskFailed
 from holdfast.core.state import State
 from tests.tree import Tree, until
 from tests.world import World
@@ -69,6 +70,17 @@ async def test_many_kinds_in_one_statement(world: World, app: Holdfast) -> None:
     handles += await first.enqueue_many([3, 4], subject="s")
     assert len({handle.id for handle in handles}) == 5
     assert len(await world.claim(queues=["default"])) == 4
+
+
+async def test_many_of_which_one_comes_after_nothing_are_not_made_at_all(world: World, app: Holdfast) -> None:
+    @app.task("a")
+    async def first(task: Task[int]) -> None: ...
+
+    tasks = [first.new(1), first.new(2, after=[str(uuid4())])]
+    with pytest.raises(Misused, match="does not exist"):
+        await app.enqueue_many(tasks)
+    assert await world.rows("tasks") == 0
+    assert len(await app.enqueue_many([first.new(1), first.new(2)])) == 2
 
 
 async def test_a_payload_of_an_older_version_is_brought_up_to_date(world: World, app: Holdfast) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Holdfast, HoldfastError, Task
+from holdfast import Cron, Holdfast, HoldfastError, Limit, Task
 from holdfast.core.task import NewTask
 from tests.world import World
 
@@ -184,7 +184,27 @@ async def finish_outside(app: Holdfast) -> None:
         pass
 
 
+def reserved_name(app: Holdfast) -> object:
+    return app.task("after:sale")
+
+
+def two_schedules_of_one_name(app: Holdfast) -> None:
+    @app.task("a", schedule=Cron("0 3 * * *", name="nightly"))
+    async def first(task: Task[object]) -> None: ...
+
+    @app.task("b", schedule=Cron("0 3 * * *", name="nightly"))
+    async def second(task: Task[object]) -> None: ...
+
+
+def schedule_without_its_key(app: Holdfast) -> None:
+    @app.task("a", schedule=Cron("0 3 * * *"), per=("tenant", Limit(running=1)))
+    async def first(task: Task[object]) -> None: ...
+
+
 MISUSES: dict[Misuse, str] = {
+    reserved_name: "'after:sale' cannot be a kind: names that begin with after: are taken",
+    two_schedules_of_one_name: "kind a has a schedule called nightly already: give that of b another name",
+    schedule_without_its_key: "a a task stands behind the limit of its tenant, and its payload has none",
     no_name: 'a kind needs a name: write @app.task("print")',
     two_handlers: "kind video.render has a handler already, tests.api.test_misuse.kind.<locals>.render: give",
     empty_name: "'' cannot be a kind: it is a name of 1 to 200 printable characters",

@@ -50,6 +50,21 @@ def _exists(local: datetime) -> bool:
     return local.astimezone(UTC).astimezone(local.tzinfo).replace(fold=0) == local.replace(fold=0)
 
 
+@pytest.mark.catches("hour-that-comes-twice")
+@pytest.mark.parametrize("zone", ZONES)
+def test_in_the_hour_that_comes_twice_no_tick_comes_twice_or_late(zone: str) -> None:
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    crons = [Cron(one, zone=zone) for one in ("30 2 * * *", "*/20 * * * *", "30 1,23 * * *")]
+    ticks = [(cron, year(cron)) for cron in crons]
+    while (moment := moment + timedelta(minutes=10)) < datetime(2026, 12, 31, tzinfo=UTC):
+        near = (moment + timedelta(hours=hours) for hours in (-3, 0, 3))
+        if len({_local(one, zone).utcoffset() for one in near}) == 1:
+            continue
+        for cron, all_of_them in ticks:
+            assert next(cron.after(moment)) == next(tick for tick in all_of_them if tick > moment)
+            assert next(cron.until(moment)) == [tick for tick in all_of_them if tick <= moment][-1]
+
+
 @pytest.mark.catches("missed-ticks-forgotten", "missed-ticks-all-made-up")
 @pytest.mark.parametrize(
     ("missed", "hours"), [("skip", []), ("one", [12]), ("all", [10, 11, 12])], ids=["skip", "one", "all"]
@@ -82,6 +97,7 @@ def test_jitter_is_within_its_bound_and_the_same_for_a_tick() -> None:
     ("values", "said"),
     [
         ({"expression": "61 * * * *"}, "cannot be read"),
+        ({"expression": "*/10 * * * * *"}, "it has five fields"),
         ({"expression": "0 0 30 2 *"}, "cannot be read|never comes true"),
         ({"expression": "0 3 * * *", "zone": "Europe/Atlantis"}, "no time zone"),
         ({"expression": "0 3 * * *", "missed": "some"}, "'skip', 'one' or 'all'"),

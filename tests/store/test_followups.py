@@ -87,6 +87,47 @@ async def test_it_can_be_cancelled_or_paused_while_it_waits(world: World, follow
     await world.check()
 
 
+@pytest.mark.catches("follow-up-stranded")
+async def test_one_that_somebody_moves_just_now_is_released_the_next_time(
+    world: World, followups: Followups
+) -> None:
+    first = await world.enqueue()
+    await world.complete(await world.claim_one())
+    last = await follow(world, [first])
+    other = await world.open()
+    async with asyncio.timeout(10):
+        async with other.transaction():
+            assert await world.claim(conn=other) == [], "it steps aside"
+            assert await followups.release(world.conn), "and nobody waits for that"
+        async with other.transaction():
+            await world.operator.pause(other, last, "later")
+            assert await followups.release(world.conn)
+        await world.operator.resume(world.conn, last)
+        assert not await followups.release(world.conn)
+    assert (await world.claim_one()).id == last
+    await world.check()
+
+
+@pytest.mark.catches("redriven-predecessor-forgotten")
+async def test_one_of_them_that_is_put_back_to_work_is_waited_for_again(
+    world: World, followups: Followups
+) -> None:
+    first, second = [await world.enqueue() for _ in range(2)]
+    last = await follow(world, [first, second])
+    failed, running = sorted(await world.claim(), key=lambda claim: claim.id)
+    await world.settle((failed, Fail("REFUSED", "no")))
+    assert await followups.release(world.conn), "it waits for the second"
+    await world.operator.redrive(world.conn, [first], "once more")
+    await world.complete(running)
+    assert await followups.release(world.conn), "and for the first again"
+    await world.settle((await world.claim_one(), Fail("REFUSED", "no")))
+    assert not await followups.release(world.conn)
+    assert (await world.claim_one()).id == last
+    await world.operator.redrive(world.conn, [first], "once more")
+    states = [one.state for one in await predecessors_of(world, last)]
+    assert states == [State.QUEUED, State.COMPLETED]
+
+
 async def test_what_it_comes_after_must_exist_and_a_key_stands_for_one(world: World) -> None:
     missing = str(uuid4())
     with pytest.raises(Misused, match=f"task {missing}, which this one is to come after, does not exist"):

@@ -35,6 +35,17 @@ async def test_a_task_that_waits_for_its_retry_keeps_the_lane(world: World) -> N
     assert [claim.id for claim in await claim_all(world)] == [second]
 
 
+@pytest.mark.catches("unguarded-lane-loses-its-turn")
+async def test_a_lane_whose_guard_somebody_else_has_keeps_its_turn(world: World) -> None:
+    task = await world.enqueue(bucket="lane:7")
+    other = await world.open()
+    async with other.transaction():
+        guard = "select from holdfast.guards where number = hashtext('lane:7') & 16383 for update"
+        await other.execute(guard)
+        assert await claim_all(world) == []
+    assert [claim.id for claim in await claim_all(world)] == [task]
+
+
 @pytest.mark.catches("blocked-lane-goes-on")
 @pytest.mark.parametrize(("lane", "goes_on"), [("lane:7", True), ("lane!:7", False)])
 async def test_a_failed_task_lets_pass_or_blocks(world: World, lane: str, goes_on: bool) -> None:  # noqa: FBT001

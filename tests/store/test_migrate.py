@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -12,11 +13,17 @@ from psycopg import sql
 from typer.testing import CliRunner
 
 from holdfast.cli.main import program
+from holdfast.config import Settings
 from holdfast.core.errors import SchemaError
 from holdfast.core.events import Event, OwnerNeeded, PartitionsChanged
+from holdfast.core.state import State
+from holdfast.core.task import NewTask
 from holdfast.store import migrate
+from holdfast.store.floor import Floor
 from holdfast.store.migrate import grants, migrate_down, migrate_up, migrations, require_current
+from holdfast.store.operate import Operator
 from holdfast.store.pool import Conn, connect
+from holdfast.store.tasks import TaskStore
 from holdfast.store.upkeep import Upkeep
 from tests.conftest import direct
 
@@ -176,3 +183,25 @@ async def test_each_role_can_do_its_work_and_no_more(blank: Conn) -> None:
     assert await allowed("holdfast_api", "update holdfast.cancel_requests set reason = 'x'")
     for role in ("enqueuer", "worker", "api"):
         assert not await allowed(f"holdfast_{role}", "drop table holdfast.tasks")
+
+
+async def test_what_an_operator_does_needs_no_more_than_the_rights_of_the_api(blank: Conn) -> None:
+    await migrate_up(blank, "holdfast")
+    await blank.execute(grants("holdfast"))
+    operator = Operator(Settings(database_url=""))
+    store = TaskStore(Settings(database_url=""))
+    worker = str(uuid4())
+    await store.register(blank, worker, "test", 30)
+    await store.enqueue_many(blank, [NewTask("mail.send")] * 2)
+    running = (await store.claim(blank, Floor(["default"]), worker, 1)).claims[0].id
+    ((waiting,),) = await (await blank.execute("select id::text from holdfast.ready")).fetchall()
+    async with blank.transaction():
+        await blank.execute("set local role holdfast_api")
+        assert await operator.wake(blank, [running]) == [running]
+        assert await operator.cancel(blank, running, "not wanted") is State.RUNNING
+        await operator.pause(blank, waiting, "later")
+        await operator.resume(blank, waiting)
+        assert await operator.cancel(blank, waiting, "not wanted") is State.CANCELLED
+        assert await operator.redrive(blank, [waiting], "after all") == [waiting]
+        await operator.close_kind(blank, "mail.send", "the provider is down")
+        await operator.pause_queue(blank, "default", "a deploy")

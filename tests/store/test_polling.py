@@ -1,5 +1,6 @@
 """Remote jobs that are polled: each ends by the rule that applies, under a clock of the test's own."""
 
+import asyncio
 import json
 import os
 import random
@@ -15,6 +16,8 @@ from holdfast.core.outcome import Complete, Failed, Outcome, Snooze
 from holdfast.core.polling import NO_PROGRESS, POLLING_OVERDUE, POLLS_EXHAUSTED, Polling
 from holdfast.core.state import State
 from holdfast.core.task import Claim, NewTask
+from holdfast.store.pool import Conn
+from tests.tree import until_true
 from tests.world import World
 
 JOBS = int(os.environ.get("HOLDFAST_TEST_JOBS", "1000"))
@@ -139,6 +142,36 @@ async def test_a_wake_moves_the_next_poll_forward_and_never_back(world: World) -
     scheduled = await world.enqueue("remote", run_at=(await world.show(task)).next_attempt_at)
     assert await world.operator.wake(world.conn, [scheduled]) == [], "what was scheduled keeps its time"
     await world.check()
+
+
+@pytest.mark.catches("wake-lost-in-a-settle", "settle-does-not-see-the-wake")
+async def test_a_wake_at_the_moment_of_a_snooze_is_heard_whoever_is_first(world: World) -> None:
+    other = await world.open()
+    task = await world.enqueue("remote")
+    claim = await world.claim_one()
+    async with asyncio.timeout(10):
+        async with other.transaction():
+            await world.settle((claim, Snooze(3_600)), conn=other)
+            waking = asyncio.create_task(world.operator.wake(world.conn, [task]))
+            await _waits(other)
+        assert await waking == [task]
+        claim = await world.claim_one()
+        async with other.transaction():
+            assert await world.operator.wake(other, [task]) == [task]
+            settling = asyncio.create_task(world.settle((claim, Snooze(3_600))))
+            await _waits(other)
+        await settling
+    assert (await world.claim_one()).id == task, "it polls once more"
+
+
+async def _waits(other: Conn) -> None:
+    """Until another connection waits for a lock of this one."""
+
+    async def waits() -> bool:
+        blocked = "select from pg_stat_activity where pg_backend_pid() = any (pg_blocking_pids(pid))"
+        return await (await other.execute(blocked)).fetchone() is not None
+
+    await until_true(waits, 10, "the other to wait")
 
 
 async def test_progress_is_kept_and_never_falls(world: World) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from holdfast.config import Settings
 from holdfast.core.errors import ScheduleNotFound
-from holdfast.core.handler import Handler
+from holdfast.core.events import ScheduleFailed
+from holdfast.core.handler import Handler, Scheduled
 from holdfast.core.schedule import Cron
 from holdfast.store.pool import Conn
 from holdfast.store.schedules import Schedules, key_of
@@ -22,7 +23,7 @@ BEGIN = datetime(2026, 3, 29, 0, 0, tzinfo=UTC)
 
 
 def handler(*crons: Cron) -> Handler:
-    return Handler("report", lambda _: None, False, schedules=tuple((cron, "{}") for cron in crons))
+    return Handler("report", lambda _: None, False, schedules=tuple(Scheduled(cron, "{}") for cron in crons))
 
 
 @pytest.fixture
@@ -108,6 +109,22 @@ async def test_declaring_it_again_keeps_the_next_tick_unless_the_times_are_other
     assert (shown.next_at, shown.jitter_seconds) == (BEGIN + timedelta(hours=1), 9)
     await schedules.declare(world.conn, [handler(Cron("30 * * * *"))], later)
     assert (await schedules.show(world.conn, "report")).next_at == BEGIN + timedelta(hours=5, minutes=30)
+
+
+@pytest.mark.catches("one-schedule-stops-all", "scheduled-past-its-limit")
+async def test_one_that_cannot_fire_holds_up_no_other(world: World, schedules: Schedules) -> None:
+    crons = [Cron("0 * * * *", name="good"), Cron("0 * * * *", name="lost")]
+    scheduled = tuple(Scheduled(cron, "{}", "report/of=7") for cron in crons)
+    reports = Handler("report", lambda _: None, False, schedules=scheduled)
+    await schedules.declare(world.conn, [reports], BEGIN)
+    await world.conn.execute("update holdfast.schedules set zone = 'Europe/Atlantis' where name = 'lost'")
+    now = BEGIN + timedelta(hours=1, seconds=1)
+    await schedules.fire(world.conn, now)
+    assert await keys(world) == ["good@2026-03-29T01:00Z"]
+    (failed,) = [event for event in world.events if isinstance(event, ScheduleFailed)]
+    assert (failed.name, "no time zone 'Europe/Atlantis'" in failed.reason) == ("lost", True)
+    assert await schedules.pending(world.conn, now) == (60.0, False), "it is tried again"
+    assert await world.rows_of("tasks", "bucket") == [("report/of=7",)]
 
 
 async def test_a_worker_declares_its_schedules_and_fires_them(

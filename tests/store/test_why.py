@@ -34,7 +34,7 @@ async def serve(world: World, *, kinds: list[str], queues: list[str]) -> str:
 
 
 @pytest.mark.requirement("R4")
-@pytest.mark.catches("backing-off-not-said")
+@pytest.mark.catches("backing-off-not-said", "recovered-still-backs-off")
 async def test_causes_of_time_of_workers_and_of_pauses(world: World) -> None:
     task = await world.enqueue()
     assert await causes(world, task) == [Cause.NO_WORKER]
@@ -58,6 +58,9 @@ async def test_causes_of_time_of_workers_and_of_pauses(world: World) -> None:
     assert (await causes(world, task))[0] is Cause.BACKING_OFF
     await world.settle((await world.claim_one(worker=worker), Snooze(60)))
     assert (await causes(world, second))[0] is Cause.SNOOZED
+    await world.elapse(60)
+    await world.settle(*((claim, Snooze(60)) for claim in await world.claim(worker=worker)))
+    assert (await causes(world, task))[0] is Cause.SNOOZED, "it has recovered"
     await world.operator.pause(world.conn, second, "wait")
     assert await causes(world, second) == [Cause.PAUSED]
     later = await world.enqueue(run_at=(await world.show(task)).next_attempt_at)

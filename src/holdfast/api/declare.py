@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypedDict
 
 from holdfast.api.codec import Codec, Upgrade, encode_result, payload_type
-from holdfast.api.kinds import positive
+from holdfast.api.kinds import bucket_of_payload, positive
 from holdfast.core.backoff import Backoff
 from holdfast.core.errors import BadHandler
-from holdfast.core.handler import Bulk, Gather, Handler, Isolation, Task
+from holdfast.core.handler import Bulk, Gather, Handler, Isolation, Scheduled, Task
 from holdfast.core.limit import Limit
 from holdfast.core.outcome import Duration, as_seconds
 from holdfast.core.polling import Polling
@@ -113,14 +113,23 @@ def declare(
         lane_blocks=options.get("lane_on_failure") == "block",
         polling=options.get("polling", Polling()),
         bulk=bulk,
-        schedules=_schedules(kind, options.get("schedule", ()), codec),
+        schedules=_schedules(kind, options, codec),
     )
     return handler, codec
 
 
-def _schedules(kind: str, given: Cron | Sequence[Cron], codec: Codec) -> tuple[tuple[Cron, str], ...]:
+def _schedules(kind: str, options: KindOptions, codec: Codec) -> tuple[Scheduled, ...]:
+    given = options.get("schedule", ())
     crons = [given] if isinstance(given, Cron) else list(given)
     names = [cron.name or kind for cron in crons]
     if len(set(names)) < len(names):
         raise BadHandler(f"kind {kind} has several schedules: give each a name of its own")
-    return tuple((cron, codec.encode(cron.payload)) for cron in crons)
+    per = options.get("per")
+    return tuple(
+        Scheduled(
+            cron,
+            codec.encode(cron.payload),
+            None if per is None else bucket_of_payload(kind, per[0], cron.payload),
+        )
+        for cron in crons
+    )

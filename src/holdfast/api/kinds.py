@@ -2,8 +2,11 @@
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
+
+import psycopg
 
 from holdfast.api.codec import Codec
 from holdfast.api.desk import Desk
@@ -16,6 +19,7 @@ from holdfast.core.task import PRIORITIES, Enqueued, NewTask, Unique
 from holdfast.store.bridges import bridge_async, bridge_sync
 from holdfast.store.enqueue import Enqueuer
 from holdfast.store.operate import Operator
+from holdfast.store.pool import Conn
 
 P = TypeVar("P")
 Moment = datetime | timedelta
@@ -52,17 +56,22 @@ class Intake:
         """In the caller's transaction, or in one of its own."""
         if conn is not None:
             return self._handles(await self._enqueuer.enqueue(bridge_async(conn), tasks))
-        return self._handles(
-            await self.desk.use(lambda own: self._enqueuer.enqueue(bridge_async(own), tasks))
-        )
+        return self._handles(await self.desk.use(lambda own: self._enqueue(own, tasks)))
 
     def enqueue_sync(self, tasks: Sequence[NewTask], conn: object | None) -> list[TaskHandle]:
         """The same, where calls block."""
         if conn is not None:
             return self._handles(self._enqueuer.enqueue_sync(bridge_sync(conn), tasks))
-        return self._handles(
-            self.desk.use_sync(lambda own: self._enqueuer.enqueue_sync(bridge_sync(own), tasks))
-        )
+        return self._handles(self.desk.use_sync(lambda own: self._enqueue_sync(own, tasks)))
+
+    async def _enqueue(self, own: Conn, tasks: Sequence[NewTask]) -> list[Enqueued]:
+        # All of them or none, though those that come after others take a statement each.
+        async with own.transaction() if any(task.after for task in tasks) else nullcontext():
+            return await self._enqueuer.enqueue(bridge_async(own), tasks)
+
+    def _enqueue_sync(self, own: "psycopg.Connection[Any]", tasks: Sequence[NewTask]) -> list[Enqueued]:
+        with own.transaction() if any(task.after for task in tasks) else nullcontext():
+            return self._enqueuer.enqueue_sync(bridge_sync(own), tasks)
 
     def _handles(self, enqueued: Iterable[Enqueued]) -> list[TaskHandle]:
         return [TaskHandle(one.id, one.created, self.desk, self.operator) for one in enqueued]
@@ -185,13 +194,18 @@ def _bucket(handler: Handler, payload: object, options: TaskOptions) -> str | No
     field = handler.per[0]
     if per is not None:
         return bucket_of_key(handler.kind, field, per)
+    return bucket_of_payload(handler.kind, field, payload)
+
+
+def bucket_of_payload(kind: str, field: str, payload: object) -> str:
+    """The limit that a task stands behind by the value of that field."""
     value = payload.get(field) if isinstance(payload, Mapping) else getattr(payload, field, None)
     if value is None:
         raise Misused(
-            f"a {handler.kind} task stands behind the limit of its {field}, and its payload has none: "
+            f"a {kind} task stands behind the limit of its {field}, and its payload has none: "
             'give it one, or per="…"'
         )
-    return bucket_of_key(handler.kind, field, value)
+    return bucket_of_key(kind, field, value)
 
 
 def positive(name: str, duration: Duration) -> float:

@@ -83,6 +83,14 @@ class SchedulesFired:
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduleFailed:
+    """A schedule could not fire; the others go on."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class FollowupsReleased:
     """All tasks that these come after have ended."""
 
@@ -234,6 +242,7 @@ Event: TypeAlias = (
     | TasksWoken
     | SchedulesDeclared
     | SchedulesFired
+    | ScheduleFailed
     | FollowupsReleased
     | KindGateChanged
     | LimitChanged

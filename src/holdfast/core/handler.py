@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from holdfast.core.backoff import Backoff
 from holdfast.core.decide import MAX_ATTEMPTS_DEFAULT, Policy
@@ -139,6 +139,14 @@ def _plain_json(payload: str, version: int) -> object:  # noqa: ARG001 (a decode
     return json.loads(payload)
 
 
+class Scheduled(NamedTuple):
+    """A schedule of a kind: when, with which payload, and behind which bucket its tasks stand."""
+
+    cron: Cron
+    payload: str
+    bucket: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Handler:
     """How tasks of one kind are run; None means that the worker's own setting holds."""
@@ -163,8 +171,13 @@ class Handler:
     polling: Polling = field(default_factory=Polling)
     # Called with many tasks at once.
     bulk: Gather | None = None
-    # What is made by itself, with its payload.
-    schedules: tuple[tuple[Cron, str], ...] = ()
+    # What is made by itself.
+    schedules: tuple[Scheduled, ...] = ()
+
+    @property
+    def schedule_names(self) -> list[str]:
+        """What its schedules are called: after the kind, where they have no name of their own."""
+        return [one.cron.name or self.kind for one in self.schedules]
 
     def limits(self) -> list[tuple[Scope, str, Limit]]:
         """The limits that this kind declares."""

@@ -16,6 +16,8 @@ from holdfast.core.outcome import Duration, as_seconds
 # A tick that fires no later than this is on time: nothing was missed.
 LATE_SECONDS = 60.0
 MISSED_MAX = 100
+# Clocks are put forward or back by no more.
+SHIFT_MAX = timedelta(hours=2)
 
 
 class Missed(StrEnum):
@@ -44,6 +46,11 @@ class Cron:
     jitter: Duration = 0.0
 
     def __post_init__(self) -> None:
+        if len(self.expression.split()) != 5:
+            raise Misused(
+                f"the cron expression {self.expression!r} cannot be read: it has five fields, "
+                "minute, hour, day, month, day of the week"
+            )
         try:
             next(self.after(datetime.now(UTC)))
         except CronSimError as error:
@@ -61,12 +68,12 @@ class Cron:
 
     def after(self, moment: datetime) -> Iterator[datetime]:
         """The ticks after a moment, in order, in UTC."""
-        return self._ticks(moment, reverse=False)
+        # In the hour that comes twice the expression is read for its first time: that one has been.
+        return (tick for tick in self._ticks(moment, reverse=False) if tick > moment)
 
     def until(self, moment: datetime) -> Iterator[datetime]:
         """The ticks up to a moment, the latest first, in UTC."""
-        # Ticks are whole minutes: the one of this very minute has come.
-        return self._ticks(moment.replace(second=0, microsecond=0) + timedelta(minutes=1), reverse=True)
+        return (tick for tick in self._ticks(moment + SHIFT_MAX, reverse=True) if tick <= moment)
 
     def _ticks(self, moment: datetime, *, reverse: bool) -> Iterator[datetime]:
         local = moment.astimezone(ZoneInfo(self.zone))

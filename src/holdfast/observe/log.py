@@ -39,6 +39,7 @@ from holdfast.core.events import (
     PartitionMissing,
     PartitionsChanged,
     ResultRejected,
+    ScheduleFailed,
     SchedulesDeclared,
     SchedulesFired,
     StatementFailed,
@@ -80,6 +81,7 @@ EVENT_NAMES: dict[type, tuple[str, ...]] = {
     TasksWoken: ("task.woken",),
     SchedulesDeclared: ("schedule.declared",),
     SchedulesFired: ("schedule.fired",),
+    ScheduleFailed: ("schedule.failed",),
     FollowupsReleased: ("task.released",),
     KindGateChanged: ("kind.gate_changed",),
     LimitChanged: ("limit.changed", "limit.cleared"),
@@ -222,6 +224,8 @@ def _named(event: Event) -> tuple[str, dict[str, object]]:  # noqa: C901 (a tabl
             return "schedule.declared", {"schedules": list(names)}
         case SchedulesFired(names, tasks):
             return "schedule.fired", {"schedules": list(names), "tasks": tasks}
+        case ScheduleFailed(name, reason):
+            return "schedule.failed", {"schedule": name, "reason": reason}
         case TasksWoken(ids, by):
             return "task.woken", {"tasks": list(ids), "by": by}
         case KindGateChanged(kind, gate, by, reason):

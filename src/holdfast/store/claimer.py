@@ -60,7 +60,8 @@ class Claimer:
     async def claim(self, conn: Conn, limit: int, free: int | None = None) -> list[Claim]:
         """Up to so many tasks, the oldest overlooked ones first.
 
-        From behind buckets no more than `free` are taken: what holds a slot of a limit starts at once.
+        From behind buckets no more than `free` are taken: what waits there starts at once. From ready more
+        may come ahead of their start, with their slots, as many as take a few hundredths of a second to run.
         """
         claims = await self._look(conn, limit, free)
         self._idle = not claims

@@ -7,9 +7,11 @@ declare
 begin
     foreach role in array array['holdfast_enqueuer', 'holdfast_worker', 'holdfast_api'] loop
         begin
-            execute 'create role ' || role || ' nologin';
+            if not exists (select from pg_roles where rolname = role) then
+                execute 'create role ' || role || ' nologin';
+            end if;
         exception when duplicate_object or unique_violation then
-            -- Roles belong to the whole server: another database has made it, perhaps just now.
+            -- Roles belong to the whole server: another database has just made it.
             null;
         end;
     end loop;
@@ -32,3 +34,5 @@ grant insert, update, delete on holdfast.tasks, holdfast.ready, holdfast.waiting
     holdfast.queues, holdfast.schedules, holdfast.turns
     to holdfast_api;
 grant insert, update on holdfast.cancel_requests, holdfast.wakes to holdfast_api;
+-- To share the lock of a row needs the right to change a column of it.
+grant update (deadline_at) on holdfast.running to holdfast_api;

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from holdfast.config import Settings
-from holdfast.core.errors import ScheduleNotFound
-from holdfast.core.events import Listener, SchedulesDeclared, SchedulesFired, silent
-from holdfast.core.handler import Handler
+from holdfast.core.errors import HoldfastError, ScheduleNotFound
+from holdfast.core.events import Listener, ScheduleFailed, SchedulesDeclared, SchedulesFired, silent
+from holdfast.core.handler import Handler, Scheduled
 from holdfast.core.outcome import as_seconds
-from holdfast.core.schedule import Cron
+from holdfast.core.schedule import Cron, Due
 from holdfast.core.task import Enqueued, NewTask
 from holdfast.store.bridges import bridge_async
 from holdfast.store.enqueue import Enqueuer
@@ -18,6 +18,8 @@ from holdfast.store.pool import Conn
 from holdfast.store.sql import load
 
 FIRE_LIMIT = 100
+# One that could not fire is tried again after so long: another host may know its time zone.
+AGAIN = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class ScheduleView:
     expression: str
     zone: str
     payload: str
+    bucket: str | None
     missed: str
     most: int
     jitter_seconds: float
@@ -50,7 +53,13 @@ class ScheduleView:
     def task(self, key: str, run_at: datetime | None = None) -> NewTask:
         """The task of one tick."""
         return NewTask(
-            self.kind, self.payload, queue=self.queue, version=self.version, key=key, run_at=run_at
+            self.kind,
+            self.payload,
+            queue=self.queue,
+            version=self.version,
+            key=key,
+            run_at=run_at,
+            bucket=self.bucket,
         )
 
 
@@ -68,9 +77,9 @@ class Schedules:
         now = now or datetime.now(UTC)
         names = []
         for handler in handlers:
-            for cron, payload in handler.schedules:
-                names.append(cron.name or handler.kind)
-                await conn.execute(self._sql["declare"], _declared(handler, cron, payload, names[-1], now))
+            for one, name in zip(handler.schedules, handler.schedule_names, strict=True):
+                await conn.execute(self._sql["declare"], _declared(handler, one, name, now))
+                names.append(name)
         if names:
             self._listen(SchedulesDeclared(names))
 
@@ -93,21 +102,31 @@ class Schedules:
         found = [ScheduleView(*row) for row in await cursor.fetchall()]
         if not found:
             return 0
-        due = [(view, view.cron.due(view.next_at, now)) for view in found]
-        tasks = [
-            view.task(key_of(view.name, tick), tick + view.cron.delay(view.name, tick))
-            for view, (fires, _) in due
-            for tick in fires
-        ]
-        await self._enqueuer.enqueue(bridge_async(conn), tasks)
+        due = {view.name: await self._fire_one(conn, view, now) for view in found}
         values = {
-            "names": [view.name for view, _ in due],
-            "nexts": [next_at for _, (_, next_at) in due],
-            "lasts": [fires[-1] if fires else None for _, (fires, _) in due],
+            "names": list(due),
+            "nexts": [next_at for _, next_at in due.values()],
+            "lasts": [fires[-1] if fires else None for fires, _ in due.values()],
         }
         await conn.execute(self._sql["fired"], values)
-        self._listen(SchedulesFired([view.name for view, _ in due], len(tasks)))
+        self._listen(SchedulesFired(list(due), sum(len(fires) for fires, _ in due.values())))
         return len(found)
+
+    async def _fire_one(self, conn: Conn, view: ScheduleView, now: datetime) -> Due:
+        """One that cannot fire says so, holds up no other, and is tried again a little later."""
+        try:
+            due = view.cron.due(view.next_at, now)
+            tasks = [
+                view.task(key_of(view.name, tick), tick + view.cron.delay(view.name, tick))
+                for tick in due.fires
+            ]
+            if tasks:
+                async with conn.transaction():
+                    await self._enqueuer.enqueue(bridge_async(conn), tasks)
+        except HoldfastError as error:
+            self._listen(ScheduleFailed(view.name, str(error)))
+            return Due([], now + AGAIN)
+        return due
 
     async def list(self, conn: Conn) -> list[ScheduleView]:
         """Every schedule."""
@@ -150,7 +169,8 @@ def key_of(name: str, tick: datetime) -> str:
     return f"{name}@{tick.astimezone(UTC):%Y-%m-%dT%H:%MZ}"
 
 
-def _declared(handler: Handler, cron: Cron, payload: str, name: str, now: datetime) -> dict[str, object]:
+def _declared(handler: Handler, scheduled: Scheduled, name: str, now: datetime) -> dict[str, object]:
+    cron, payload, bucket = scheduled
     return {
         "name": name,
         "kind": handler.kind,
@@ -159,6 +179,7 @@ def _declared(handler: Handler, cron: Cron, payload: str, name: str, now: dateti
         "expression": cron.expression,
         "zone": cron.zone,
         "payload": payload,
+        "bucket": bucket,
         "missed": str(cron.missed),
         "most": cron.most,
         "jitter": as_seconds(cron.jitter),

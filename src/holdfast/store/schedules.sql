@@ -2,21 +2,21 @@
 
 -- name: declare
 -- The next tick stays as it is, unless the expression or its zone is another now.
-insert into holdfast.schedules as s (name, kind, queue, version, expression, zone, payload, missed, most, jitter_seconds, next_at, declared_at)
+insert into holdfast.schedules as s (name, kind, queue, version, expression, zone, payload, bucket, missed, most, jitter_seconds, next_at, declared_at)
 values (
-    %(name)s, %(kind)s, %(queue)s, %(version)s, %(expression)s, %(zone)s, %(payload)s::jsonb, %(missed)s, %(most)s, %(jitter)s,
+    %(name)s, %(kind)s, %(queue)s, %(version)s, %(expression)s, %(zone)s, %(payload)s::jsonb, %(bucket)s, %(missed)s, %(most)s, %(jitter)s,
     %(next_at)s, now()
 )
 on conflict (name) do update
 set kind = excluded.kind, queue = excluded.queue, version = excluded.version, expression = excluded.expression, zone = excluded.zone,
-    payload = excluded.payload, missed = excluded.missed, most = excluded.most, jitter_seconds = excluded.jitter_seconds,
+    payload = excluded.payload, bucket = excluded.bucket, missed = excluded.missed, most = excluded.most, jitter_seconds = excluded.jitter_seconds,
     next_at = case when (s.expression, s.zone) = (excluded.expression, excluded.zone) then s.next_at else excluded.next_at end,
     declared_at = excluded.declared_at;
 
 
 -- name: due
 -- Whoever locks a schedule fires it; the others pass it over.
-select s.name, s.kind, s.queue, s.version, s.expression, s.zone, s.payload::text, s.missed, s.most, s.jitter_seconds, s.next_at
+select s.name, s.kind, s.queue, s.version, s.expression, s.zone, s.payload::text, s.bucket, s.missed, s.most, s.jitter_seconds, s.next_at
 from holdfast.schedules s
 where s.next_at <= %(now)s and s.paused_at is null
 order by s.next_at, s.name
@@ -39,7 +39,7 @@ select
 
 
 -- name: list
-select s.name, s.kind, s.queue, s.version, s.expression, s.zone, s.payload::text, s.missed, s.most, s.jitter_seconds, s.next_at,
+select s.name, s.kind, s.queue, s.version, s.expression, s.zone, s.payload::text, s.bucket, s.missed, s.most, s.jitter_seconds, s.next_at,
     s.last_tick_at, s.declared_at, s.paused_at, s.paused_by, s.pause_reason
 from holdfast.schedules s
 where %(name)s::text is null or s.name = %(name)s

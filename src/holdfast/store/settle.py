@@ -122,7 +122,7 @@ class Settler:
             return await self._complete(conn, done)
         # Inside the caller's transaction this is a savepoint: a group that is refused leaves it whole.
         async with conn.transaction():
-            if done and rest:
+            if rest:
                 ids = {"ids": array_literal(claim.id for claim, _ in group)}
                 await conn.execute(self._sql["lock_running"], ids)
             accepted = await self._complete(conn, done) if done else []

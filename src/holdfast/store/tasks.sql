@@ -387,8 +387,8 @@ begin
         return next;
     end loop;
     if not found then
-        insert into holdfast.followups (task_id, predecessors, pivot, nth, bucket)
-        values (new_id, predecessors, predecessors[1], 1, own_bucket);
+        insert into holdfast.followups (task_id, predecessors, pivot, bucket)
+        values (new_id, predecessors, predecessors[1], own_bucket);
     end if;
 end
 $$;
@@ -396,7 +396,8 @@ $$;
 
 -- name: install_release_followups
 -- Of each follow-up one task that has not ended is known (its pivot), and only that one is looked at, until it
--- has; then the next one is looked for. So ten thousand tasks cost one look each, and nothing when they end.
+-- has; then another one is looked for, among all of them: one that had failed may be back at work. So ending a
+-- task costs nothing more. What somebody else moves just now is left for the next time.
 create or replace function holdfast.release_followups(most integer, out released text[], out looked integer, out waiting boolean)
 language plpgsql
 set plan_cache_mode = force_generic_plan
@@ -406,44 +407,58 @@ as $$
 #variable_conflict use_column
 declare
     f record;
-    later record;
-    back record;
+    later uuid;
+    facts record;
+    back uuid;
 begin
     released := '{}';
     looked := 0;
     for f in
-        select u.task_id, u.nth, u.bucket
+        select u.task_id, u.bucket
         from holdfast.followups u
         where u.released_at is null
             and not exists (select from holdfast.tasks t where t.id = u.pivot and (t.mark is null or t.mark = 'paused'))
         limit most
         for update skip locked
     loop
-        looked := looked + 1;
-        select b.id, b.nth into later
+        select b.id into later
         from holdfast.followups u
-        cross join lateral unnest(u.predecessors) with ordinality as b (id, nth)
-        where u.task_id = f.task_id and b.nth > f.nth
+        cross join lateral unnest(u.predecessors) as b (id)
+        where u.task_id = f.task_id
             and exists (select from holdfast.tasks t where t.id = b.id and (t.mark is null or t.mark = 'paused'))
-        order by b.nth
         limit 1;
-        if later.id is not null then
-            update holdfast.followups u set pivot = later.id, nth = later.nth where u.task_id = f.task_id;
+        if later is not null then
+            update holdfast.followups u set pivot = later where u.task_id = f.task_id;
+            looked := looked + 1;
             continue;
         end if;
+        select t.mark into facts from holdfast.tasks t where t.id = f.task_id for update skip locked;
+        continue when not found and exists (select from holdfast.tasks t where t.id = f.task_id);
+        back := null;
+        if found and facts.mark is null then
+            with gone as (
+                delete from holdfast.waiting w
+                where w.ctid = any (array(select c.ctid from holdfast.waiting c where c.id = f.task_id for update skip locked))
+                returning w.id
+            ), dropped as (
+                delete from holdfast.ready r
+                where r.ctid = any (array(
+                    select c.ctid
+                    from holdfast.tasks t
+                    join holdfast.ready c on c.queue = t.queue and c.priority = t.priority and c.run_at = t.run_at and c.id = t.id
+                    where t.id = f.task_id
+                    for update of c skip locked
+                ))
+                returning r.id
+            )
+            select g.id into back from (select id from gone union all select id from dropped) g;
+            continue when back is null;
+        end if;
+        looked := looked + 1;
         update holdfast.followups u set released_at = now() where u.task_id = f.task_id;
-        with gone as (
-            delete from holdfast.waiting w where w.id = f.task_id returning w.id
-        ), dropped as (
-            delete from holdfast.ready r
-            using holdfast.tasks t
-            where t.id = f.task_id and r.queue = t.queue and r.priority = t.priority and r.run_at = t.run_at and r.id = t.id
-            returning r.id
-        )
-        select g.id into back from (select id from gone union all select id from dropped) g;
         -- One that was cancelled or paused meanwhile stays so, and stands behind nothing when it comes back.
         update holdfast.tasks t set bucket = f.bucket where t.id = f.task_id and t.bucket = 'after:' || f.task_id;
-        if back.id is not null then
+        if back is not null then
             perform pg_current_xact_id();
             update holdfast.tasks t set run_at = greatest(t.run_at, clock_timestamp()) where t.id = f.task_id;
             insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket, position)
@@ -1011,7 +1026,8 @@ begin
                 h.bucket, h.queue, h.kind
             from heads h
             where (h.capacity is null or h.capacity > (select coalesce(sum(s.slots), 0) from holdfast.slots s where s.bucket = h.bucket))
-                and (h.bucket not like 'lane%' or h.bucket = any (of_buckets))
+                -- A lane that was not served waits until the task ahead of it ends; or somebody else had its guard.
+                and (h.bucket not like 'lane%' or h.bucket = any (of_buckets) or hashtext(h.bucket) & 16383 <> all (guarded))
             order by h.bucket
             on conflict (bucket) do nothing
         )
@@ -1143,8 +1159,8 @@ returning f.task_id;
 
 -- name: predecessors
 -- What became of the tasks that one came after, in the order in which they were given. One that is in neither
--- table completed so long ago that its retention is over.
-select b.id::text, coalesce(t.kind, h.kind), coalesce(t.mark, 'completed'), h.result::text, t.error_code, coalesce(t.error_message, t.mark_reason)
+-- table completed so long ago that its retention is over; one that is live again was put back to work since.
+select b.id::text, coalesce(t.kind, h.kind), case when t.id is null then 'completed' else coalesce(t.mark, 'queued') end, h.result::text, t.error_code, coalesce(t.error_message, t.mark_reason)
 from holdfast.followups f
 cross join lateral unnest(f.predecessors) with ordinality as b (id, nth)
 left join lateral (select c.* from holdfast.tasks c where c.id = b.id offset 0) t on true
@@ -1481,9 +1497,9 @@ select holdfast.offer(array(
 -- name: stir
 -- Gives a turn to buckets that have none, page by page: whoever should have given it may have died.
 with recursive places as (
-    (select w.bucket, 1 as nth from holdfast.waiting w where w.bucket > %(after)s order by w.bucket limit 1)
+    (select w.bucket, 1 as nth from holdfast.waiting w where w.bucket > %(after)s and left(w.bucket, 6) <> 'after:' order by w.bucket limit 1)
     union all
-    select (select w.bucket from holdfast.waiting w where w.bucket > p.bucket order by w.bucket limit 1), p.nth + 1
+    select (select w.bucket from holdfast.waiting w where w.bucket > p.bucket and left(w.bucket, 6) <> 'after:' order by w.bucket limit 1), p.nth + 1
     from places p
     where p.bucket is not null and p.nth < %(limit)s
 ), missing as materialized (
@@ -2025,7 +2041,8 @@ select name from queues;
 
 -- name: lock_running
 -- A group with several kinds of verdicts is written by several statements; its rows are locked first,
--- in the order of their ids, so that two who settle the same tasks cannot deadlock.
+-- in the order of their ids, so that two who settle the same tasks cannot deadlock. And whoever asks a running
+-- task to stop or to poll again shares the lock of its row: what they wrote is seen by what comes after this.
 select from holdfast.running r
 where r.id = any (%(ids)s::uuid[])
 order by r.id

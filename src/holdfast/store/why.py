@@ -119,7 +119,7 @@ def _time(task: TaskView, facts: _Facts) -> list[Reason]:
         return []
     at = facts.run_at.isoformat(timespec="seconds")
     failures = task.counters.failures + task.counters.rate_limits
-    if failures and task.error is not None:
+    if failures and task.error is not None and task.error.at == task.last_attempt_at:
         first = task.error.message.splitlines()[0] if task.error.message else task.error.code
         text = f"it backs off until {at}, after failure {failures}: {first}"
         return [Reason(Cause.BACKING_OFF, text)]

@@ -191,10 +191,9 @@ comment on table holdfast.wakes is 'claims that are to poll once more, because s
 
 create table holdfast.followups (
     task_id uuid primary key,
-    -- Those that it comes after; one of them that has not ended, and its place.
+    -- Those that it comes after, and one of them that has not ended.
     predecessors uuid[] not null,
     pivot uuid not null,
-    nth integer not null,
     -- What it stands behind once they have ended.
     bucket text,
     released_at timestamptz
@@ -238,6 +237,7 @@ create table holdfast.schedules (
     expression text not null,
     zone text not null,
     payload jsonb not null,
+    bucket text,
     missed text not null check (missed in ('skip', 'one', 'all')),
     most integer not null check (most > 0),
     jitter_seconds double precision not null check (jitter_seconds >= 0),
