@@ -85,9 +85,17 @@ async def waits(bulk: Bulk[Item]) -> list[object]:
     return [Poisoned(task.stopping) if task.stopping else None for task in bulk]
 
 
-@app.bulk_task("bulk.cancels", max_attempts=1)
-async def cancels(bulk: Bulk[Item]) -> None:
-    raise asyncio.CancelledError
+class Panic(BaseException):
+    """What an extension module raises that has lost its mind."""
+
+
+@app.bulk_task("bulk.upset", max_attempts=1)
+async def upset(bulk: Bulk[Item]) -> None:
+    for task in bulk:
+        if task.payload.do == "cancel":
+            raise asyncio.CancelledError
+        if task.payload.do == "panic":
+            raise Panic
 
 
 @app.bulk_task("bulk.miscounts", max_attempts=1)

@@ -92,6 +92,35 @@ SHAPES = {
     "backing-off-not-said": Fault(
         "store/why.py", "    if failures and task.error is not None and ", "    if False and "
     ),
+    "rated-call-too-late": Fault(
+        "runtime/gathering.py", "return min(due_at, self._start_by.get(kind, due_at))", "return due_at"
+    ),
+    "appetite-for-others": Fault(
+        "runtime/gathering.py", "if not self._claims or not self._hungry:", "if not self._claims:"
+    ),
+    "gathered-slots-kept": Fault(
+        "runtime/hand.py", "            self._slots.returned(claim)\n", "            pass\n"
+    ),
+    "gathered-starve": Fault("runtime/hand.py", "if not self._singles_next and (call", "if False and (call"),
+    "asking-waits-for-finishing": Fault(
+        "runtime/finish.py",
+        'async with self._asking, await connect(self._url, application="holdfast asks") as conn:',
+        "async with await self.take() as conn:",
+    ),
+    "cancelled-call-blames-all": Fault(
+        "runtime/bulks.py", "if doing is not None and doing.cancelling() > 0:\n                raise", "raise"
+    ),
+    "panic-blames-all": Fault(
+        "runtime/bulks.py", "            return ended_by(error)\n", "            raise\n"
+    ),
+    "stopped-before-its-first-step": Fault(
+        "runtime/runs.py", "self._loop.call_soon(run.doing.cancel)", "run.doing.cancel()"
+    ),
+    "suspects-keep-the-room": Fault(
+        "runtime/runs.py",
+        "self._queued_suspects -= 1\n            self._freed()\n",
+        "self._queued_suspects -= 1\n",
+    ),
     "recovered-still-backs-off": Fault("store/why.py", " and task.error.at == task.last_attempt_at:", ":"),
     "follow-up-stranded": Fault(SQL, "            continue when back is null;\n", ""),
     "redriven-predecessor-forgotten": Fault(

@@ -100,13 +100,20 @@ async def test_each_task_has_an_outcome_of_its_own(world: World, bulks: Tree, ki
     assert len(bulks.effects("call")) == 1, "a failure that was returned is no failure of the call"
 
 
-async def test_a_call_that_cancels_itself_ends_for_every_item(world: World, bulks: Tree) -> None:
-    ids = await keep(world, "bulk.cancels", ["nothing"] * 3)
+@pytest.mark.catches("cancelled-call-blames-all", "panic-blames-all")
+@pytest.mark.parametrize(
+    ("deed", "said"), [("cancel", "it was cancelled from within"), ("panic", "Panic ended it")]
+)
+async def test_whatever_a_call_ends_with_only_the_item_at_fault_pays(
+    world: World, bulks: Tree, deed: str, said: str
+) -> None:
+    ids = await keep(world, "bulk.upset", [deed if n == 5 else "nothing" for n in range(8)])
     bulks.start()
-    await ended(world, bulks, 3)
-    error = (await world.show(ids[0])).error
+    await ended(world, bulks, 8)
+    assert [line["task"] for line in bulks.lines("task.failed")] == [ids[5]]
+    error = (await world.show(ids[5])).error
     assert error is not None
-    assert error.message == "it was cancelled from within"
+    assert error.message == said
 
 
 async def test_a_wrong_number_of_answers_is_said_and_not_searched_for(world: World, bulks: Tree) -> None:

@@ -105,6 +105,21 @@ async def _refused(world: World, task: Task[Any]) -> None:
             pass
 
 
+@pytest.mark.catches("asking-waits-for-finishing")
+async def test_all_that_finish_may_ask_what_they_came_after(world: World, finishing: Finishing) -> None:
+    tasks = await _tasks(world, finishing, CONNECTIONS_MAX)
+    inside = asyncio.Barrier(CONNECTIONS_MAX)
+
+    async def finish(task: Task[Any]) -> None:
+        async with task.finish():
+            await inside.wait()
+            assert await task.predecessors() == []
+
+    async with asyncio.timeout(10):
+        await asyncio.gather(*map(finish, tasks))
+    assert await world.rows("task_history") == CONNECTIONS_MAX
+
+
 @pytest.mark.catches("finish-keeps-its-room")
 @pytest.mark.parametrize("cut_off", [_cancelled, _terminated, _refused])
 async def test_a_finish_that_is_cut_off_leaves_its_place_to_others(

@@ -5,6 +5,8 @@ import pytest
 from holdfast.core.handler import Gather, Handler
 from holdfast.core.task import NewTask
 from holdfast.runtime.gathering import COMING_SECONDS, Gathering
+from holdfast.runtime.hand import Hand
+from holdfast.store.slots import Slots
 from tests.world import World
 
 
@@ -72,3 +74,56 @@ async def test_suspects_and_other_kinds_are_not_gathered(world: World, gathering
     single, bulk = await world.claim()
     assert not gathering.gathers(single)
     assert not gathering.gathers(bulk._replace(alone=True))
+
+
+@pytest.mark.catches("rated-call-too-late")
+async def test_a_call_whose_tasks_count_against_a_rate_is_due_before_they_are_late(
+    world: World, gathering: Gathering, clock: Clock
+) -> None:
+    await world.store.enqueue_many(world.conn, [NewTask("bulk")] * 2)
+    two = [claim._replace(start_by=0.05) for claim in await world.claim()]
+    gathering.came(two, full=True)
+    for claim in two:
+        gathering.add(claim)
+    clock.now = 0.04
+    assert gathering.take(100) == two
+
+
+@pytest.mark.catches("appetite-for-others")
+async def test_where_others_come_in_between_no_more_is_claimed_for_a_call(
+    world: World, gathering: Gathering
+) -> None:
+    await world.store.enqueue_many(world.conn, [NewTask("bulk"), NewTask("single")])
+    claims = await world.claim()
+    gathering.came(claims, full=True)
+    gathering.add(next(claim for claim in claims if claim.kind == "bulk"))
+    assert gathering.appetite == 0
+
+
+@pytest.mark.catches("gathered-slots-kept")
+async def test_what_is_given_back_from_a_call_leaves_its_slots_to_others(
+    world: World, gathering: Gathering
+) -> None:
+    slots = Slots()
+    hand = Hand(slots, gathering)
+    await world.store.enqueue_many(world.conn, [NewTask("bulk")])
+    claims = [claim._replace(bucket="b", limits=("b",)) for claim in await world.claim()]
+    slots.leased_at_once(claims)
+    hand.take(claims)
+    assert hand.next(100) == [], "it is gathered"
+    assert slots.take_surplus() == {}, "and its slot is in use"
+    assert hand.let_go() == claims
+    assert slots.take_surplus() == {"b": 1}
+
+
+@pytest.mark.catches("gathered-starve")
+async def test_a_call_that_is_due_does_not_wait_for_the_last_of_the_others(
+    world: World, gathering: Gathering, clock: Clock
+) -> None:
+    hand = Hand(Slots(), gathering)
+    await world.store.enqueue_many(world.conn, [NewTask("bulk"), *[NewTask("single")] * 9])
+    hand.take(await world.claim())
+    clock.now = 1.0
+    started = [hand.next(100)[0].kind for _ in range(4)]
+    assert "bulk" in started
+    assert "single" in started

@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from holdfast.core.handler import Bulk, Handler
-from holdfast.core.outcome import Failed, Outcome
-from holdfast.runtime.execute import execute_many_async, execute_many_here, overdue
+from holdfast.core.outcome import Failed, Outcome, Release, Released
+from holdfast.runtime.execute import execute_many_async, execute_many_here, overdue, overdue_together
 from holdfast.runtime.flight import FlightRecord
-from holdfast.runtime.run import Run, cancelled_itself
+from holdfast.runtime.run import Run, cancelled_itself, ended_by
 from holdfast.runtime.search import Search
 
 
@@ -34,23 +34,42 @@ class BulkCall:
         self.deadline_at = float("inf")
         self.doing: asyncio.Task[None] | None = None
         self._search = Search(runs)
+        self._single = len(runs) == 1
         self._seconds = seconds
         self._flight = flight
         self._threads = threads
         self._end = end
         self._overdue = False
+        self._over_at = float("inf")
 
     async def work(self) -> None:
-        """Call the handler until every item has an outcome."""
+        """Call the handler until every item has an outcome; all calls together have the time of one."""
+        self._over_at = time.monotonic() + self._seconds
         try:
-            while group := self._search.next():
+            while (group := self._search.next()) and not all(run.told for run in self._search.left()):
                 self._heard(group, await self._call(group))
+            self._end_all(cancelled_itself())
         except asyncio.CancelledError:
-            for run in self._search.left():
-                self._end(run, run.told or cancelled_itself())
+            self._end_all(cancelled_itself())
+        except BaseException as error:  # noqa: BLE001 (the last resort)
+            self._end_all(ended_by(error))
 
-    def _heard(self, group: Sequence[Run], answer: Sequence[Outcome] | Failed) -> None:
-        if not isinstance(answer, Failed):
+    def _end_all(self, outcome: Outcome) -> None:
+        """Of what is left: as it was told to, else so."""
+        for run in self._search.left():
+            self._end(run, run.told or outcome)
+        self._search = Search([])
+
+    def _heard(self, group: Sequence[Run], answer: Sequence[Outcome] | Failed | None) -> None:
+        if answer is None:
+            # Nobody knows which one it was, and there is no time left to search: they run next alone.
+            left = [run for run in self._search.left() if run not in group]
+            for run in group:
+                self._end(run, overdue_together())
+            for run in left:
+                self._end(run, Released(Release.COLLATERAL))
+            self._search = Search([])
+        elif not isinstance(answer, Failed):
             self._search.passed()
             for run, outcome in zip(group, answer, strict=True):
                 self._end(run, outcome)
@@ -65,18 +84,25 @@ class BulkCall:
     def expire(self) -> None:
         """The call has run for too long: one of its items may be why."""
         self.deadline_at = float("inf")
-        if self.handler.awaits and self.doing is not None:
+        if self.handler.awaits:
             self._overdue = True
-            self.doing.cancel()
+            self._cancel()
 
     def told(self) -> None:
         """An item was told to stop: once all of them were, the call is cancelled."""
         left = self._search.left()
-        if all(run.told is not None for run in left) and self.handler.awaits and self.doing is not None:
-            self.doing.cancel()
+        if all(run.told is not None for run in left) and self.handler.awaits:
+            self._cancel()
 
-    async def _call(self, group: Sequence[Run]) -> Sequence[Outcome] | Failed:
-        self.deadline_at = time.monotonic() + self._seconds
+    def _cancel(self) -> None:
+        if self.doing is not None:
+            # Not before its first step, which would leave it without an end.
+            self.doing.get_loop().call_soon(self.doing.cancel)
+
+    async def _call(self, group: Sequence[Run]) -> Sequence[Outcome] | Failed | None:
+        """What the handler said; a failure of the whole call; or nothing, because its time was over."""
+        doing = asyncio.current_task()
+        self.deadline_at = self._over_at
         tasks: list[Any] = [run.task for run in group]
         bulk: Bulk[Any] = Bulk(tasks)
         self._flight.start_many(
@@ -91,12 +117,16 @@ class BulkCall:
                 self._threads, context.run, execute_many_here, self.handler, bulk
             )
         except asyncio.CancelledError:
-            doing = asyncio.current_task()
-            if not self._overdue or doing is None:
+            if self._overdue:
+                return overdue(self._seconds) if self._single else None
+            if doing is not None and doing.cancelling() > 0:
                 raise
-            self._overdue = False
-            doing.uncancel()
-            return overdue(self._seconds)
+            return cancelled_itself()
+        except BaseException as error:  # noqa: BLE001 (whatever it is, one of the items may be why)
+            return ended_by(error)
         finally:
+            if self._overdue and doing is not None:
+                self._overdue = False
+                doing.uncancel()
             self.deadline_at = float("inf")
             self._flight.end_many([run.slot for run in group if run.slot is not None])

@@ -16,7 +16,7 @@ from uuid_utils import uuid7
 
 from holdfast.core.outcome import Outcome, Release, Released, WorkerLost
 from holdfast.core.task import Claim
-from holdfast.runtime.execute import overdue
+from holdfast.runtime.execute import overdue, overdue_together
 from holdfast.runtime.flight import Flight, FlightRecord
 from holdfast.runtime.plan import Plan
 from holdfast.runtime.solo import how
@@ -140,7 +140,7 @@ class Fates:
         if claimed in self.overdue:
             return overdue(claim.timeout_seconds or self.timeouts.get(claim.kind, 0.0))
         if claimed in self.mates:
-            return WorkerLost(alone=False, how="the bulk call that it was in ran past its deadline")
+            return overdue_together()
         if not self.died:
             return Released(Release.COLLATERAL if self.overdue or self.mates else Release.DRAINED)
         if claimed not in self.flying:

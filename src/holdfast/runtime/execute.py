@@ -2,19 +2,29 @@
 
 import asyncio
 import traceback
-from typing import Any, TypeAlias
+from typing import Any
 
 from holdfast.core.errors import VersionUnknown
 from holdfast.core.failure import ErrorCode, Failure, FailureClass
 from holdfast.core.handler import Answer, Bulk, Finisher, Handler, Task, task_of
-from holdfast.core.outcome import Cancel, Complete, Fail, Failed, Finished, Outcome, Retry, Snooze, as_seconds
+from holdfast.core.outcome import (
+    Cancel,
+    Complete,
+    Fail,
+    Failed,
+    Finished,
+    Outcome,
+    Retry,
+    Snooze,
+    WorkerLost,
+    as_seconds,
+)
 from holdfast.core.task import Claim
 
 _STACK_FRAMES = 50
 
 # What a handler may raise that is its own doing. Leaving the process is a failure like any other: it
 # would take its neighbours along.
-_Raised: TypeAlias = Exception | SystemExit | KeyboardInterrupt
 
 
 def prepare(handler: Handler, claim: Claim, finisher: Finisher | None = None) -> Task[Any] | Failed:
@@ -96,7 +106,7 @@ def _told_each(handler: Handler, bulk: Bulk[Any], answer: Answer) -> list[Outcom
         count = f"{len(answer)} answers" if isinstance(answer, (list, tuple)) else type(answer).__name__
         message = f"it returned {count} for {len(bulk)} tasks: return a list with one for each, or None"
         return [Failed(Failure.of(FailureClass.TRANSIENT, message))] * len(bulk)
-    return [failed(handler, one) if isinstance(one, Exception) else told(handler, one) for one in answer]
+    return [failed(handler, one) if isinstance(one, BaseException) else told(handler, one) for one in answer]
 
 
 def _only(answer: list[Outcome] | Failed) -> Outcome:
@@ -121,7 +131,7 @@ def _said(handler: Handler, answer: Answer) -> Outcome:
             return Complete(handler.encode(answer))
 
 
-def failed(handler: Handler, error: _Raised) -> Failed:
+def failed(handler: Handler, error: BaseException) -> Failed:
     """The failure that an exception stands for."""
     if isinstance(error, handler.permanent):
         failure_class = FailureClass.PERMANENT
@@ -152,3 +162,8 @@ def _text(error: BaseException) -> str:
 def overdue(seconds: float) -> Failed:
     """The failure of a handler that did not end in its time."""
     return Failed(Failure.of(FailureClass.TIMEOUT, f"it ran longer than its timeout of {seconds:g} s"))
+
+
+def overdue_together() -> WorkerLost:
+    """What becomes of the items of a bulk call that did not end in its time: they run next alone."""
+    return WorkerLost(alone=False, how="the bulk call that it was in ran past its deadline")

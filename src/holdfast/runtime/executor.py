@@ -121,7 +121,7 @@ class Executor:
     async def _drain(self, grace_seconds: float) -> None:
         """Finish what runs while the grace lasts, and give everything else back unspent."""
         self._room.set()
-        self._give_back()
+        self._give_back(self._hand.let_go())
         await self._runs.done(grace_seconds)
         self._runs.stop_all(Released(Release.DRAINED), "the worker is leaving")
         await self._runs.done(ABORT_SECONDS / 2)
@@ -209,8 +209,7 @@ class Executor:
         if claims:
             self._pace.found()
         if self._closing:
-            for claim in claims:
-                self._settle(claim, Released(Release.NOT_STARTED))
+            self._give_back(claims)
             return
         self._hand.take(claims, full=full)
         self._fill()
@@ -262,8 +261,8 @@ class Executor:
     def _settle(self, claim: Claim, outcome: Outcome, *, uncertain: bool = False) -> None:
         self._settling.add((claim, self._verdicts.of(claim, outcome)), uncertain=uncertain)
 
-    def _give_back(self) -> None:
-        for claim in self._hand.let_go():
+    def _give_back(self, claims: Sequence[Claim]) -> None:
+        for claim in claims:
             self._settle(claim, Released(Release.NOT_STARTED))
 
     def _held(self) -> list[Claim]:
@@ -278,9 +277,9 @@ class Executor:
             await asyncio.sleep(TICK_SECONDS)
             now = time.monotonic()
             self._runs.expire()
-            if self._hand.stale:
+            if stale := self._hand.take_stale():
                 self._pace.forget()
-                self._give_back()
+                self._give_back(stale)
             if self._cancels.due(now):
                 # Beside this loop: a database that hangs must not hold up deadlines.
                 self._errands.send(self._cancels.ask(now))

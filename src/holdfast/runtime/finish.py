@@ -26,6 +26,7 @@ from holdfast.store.sql import load
 
 # Of each sort in one executor: who finds none free waits, because opening one takes longer than a finish.
 CONNECTIONS_MAX = 10
+ASKING_MAX = 2
 Results: TypeAlias = Sequence[str | None] | None
 
 
@@ -40,6 +41,8 @@ class Finishing:
         self._idle_sync: list[psycopg.Connection[Any]] = []
         self._room = asyncio.Semaphore(CONNECTIONS_MAX)
         self._room_sync = threading.Semaphore(CONNECTIONS_MAX)
+        self._asking = asyncio.Semaphore(ASKING_MAX)
+        self._asking_sync = threading.Semaphore(ASKING_MAX)
 
     def finish(
         self, tasks: Sequence[Task[Any]], results: Sequence[object] | None, conn: object | None
@@ -56,21 +59,16 @@ class Finishing:
 
     async def predecessors(self, task_id: str) -> list[Predecessor]:
         """What became of the tasks that one came after."""
-        conn = await self.take()
-        try:
+        # Not one of those for finishing: whoever asks may have one of them, and all may be asking.
+        async with self._asking, await connect(self._url, application="holdfast asks") as conn:
             return _predecessors(
                 await (await conn.execute(self._sql["predecessors"], {"id": task_id})).fetchall()
             )
-        finally:
-            await self.give(conn)
 
     def predecessors_sync(self, task_id: str) -> list[Predecessor]:
         """The same, where calls block."""
-        conn = self.take_sync()
-        try:
+        with self._asking_sync, psycopg.connect(self._url, application_name="holdfast asks") as conn:
             return _predecessors(conn.execute(self._sql["predecessors"], {"id": task_id}).fetchall())
-        finally:
-            self.give_sync(conn)
 
     async def close(self) -> None:
         """Let the idle connections go."""

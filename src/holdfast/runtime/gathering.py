@@ -8,6 +8,8 @@ from holdfast.core.task import Claim
 
 # While more of a kind comes in with every claim, a call waits to be full, up to so long.
 COMING_SECONDS = 0.5
+# A call that has to start by a certain moment is due so much earlier.
+HASTE_SECONDS = 0.02
 
 
 class Gathering:
@@ -20,6 +22,10 @@ class Gathering:
         self._since: dict[str, float] = {}
         # Kinds of which the last claim brought some, and there may be more.
         self._coming: set[str] = set()
+        # Whether the last claim brought nothing else.
+        self._hungry = True
+        # By when the call has to start, because a rate counts its tasks from then on.
+        self._start_by: dict[str, float] = {}
 
     def __len__(self) -> int:
         return sum(len(claims) for claims in self._claims.values())
@@ -34,10 +40,14 @@ class Gathering:
             self._claims[claim.kind] = []
             self._since[claim.kind] = self._clock()
         self._claims[claim.kind].append(claim)
+        if claim.start_by is not None:
+            by = claim.start_by - HASTE_SECONDS
+            self._start_by[claim.kind] = min(by, self._start_by.get(claim.kind, by))
 
     def came(self, claims: Sequence[Claim], *, full: bool) -> None:
         """What the last claim brought, and whether it was as much as was asked for."""
         self._coming = {claim.kind for claim in claims if claim.kind in self._bulks} if full else set()
+        self._hungry = all(claim.kind in self._bulks for claim in claims)
 
     def claims(self) -> list[Claim]:
         """All of them."""
@@ -52,8 +62,8 @@ class Gathering:
 
     @property
     def appetite(self) -> int:
-        """How many more would make the calls full that are being gathered."""
-        if not self._claims:
+        """How many more would make the calls full that are being gathered, where nothing else comes in."""
+        if not self._claims or not self._hungry:
             return 0
         return sum(max(0, self._bulks[kind].size - len(claims)) for kind, claims in self._claims.items())
 
@@ -75,6 +85,7 @@ class Gathering:
                     self._since[kind] = now
                 else:
                     del self._claims[kind], self._since[kind]
+                    self._start_by.pop(kind, None)
                 return taken
         return []
 
@@ -83,8 +94,10 @@ class Gathering:
         claims = self.claims()
         self._claims.clear()
         self._since.clear()
+        self._start_by.clear()
         return claims
 
     def _due(self, kind: str) -> float:
         wait = self._bulks[kind].linger_seconds
-        return self._since[kind] + (max(wait, COMING_SECONDS) if kind in self._coming else wait)
+        due_at = self._since[kind] + (max(wait, COMING_SECONDS) if kind in self._coming else wait)
+        return min(due_at, self._start_by.get(kind, due_at))

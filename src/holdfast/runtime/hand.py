@@ -20,6 +20,7 @@ class Hand:
         self._gathering = gathering
         self._plain: deque[Claim] = deque()
         self._moved_at = 0.0
+        self._singles_next = False
 
     def __len__(self) -> int:
         return len(self._plain) + len(self._slots) + len(self._gathering)
@@ -39,10 +40,15 @@ class Hand:
         """When the next bulk call is due."""
         return self._gathering.due_at()
 
-    @property
-    def stale(self) -> bool:
-        """Whether nothing of it has started for too long."""
-        return len(self) > len(self._gathering) and time.monotonic() - self._moved_at > WAIT_SECONDS_MAX
+    def take_stale(self) -> list[Claim]:
+        """Out of hand, what should have started and has not for too long."""
+        limit = time.monotonic() - WAIT_SECONDS_MAX
+        stale: list[Claim] = []
+        if (self._plain or len(self._slots)) and self._moved_at < limit:
+            stale += self._let_go_of_singles()
+        if (due_at := self._gathering.due_at()) is not None and due_at < limit:
+            stale += self._let_go_of_gathered()
+        return stale
 
     def claims(self) -> list[Claim]:
         """All of them."""
@@ -51,7 +57,7 @@ class Hand:
     def take(self, claims: Sequence[Claim], *, full: bool = False) -> None:
         """More of them; `full` says that as many came as were asked for."""
         self._gathering.came(claims, full=full)
-        if not len(self):
+        if not self._plain and not len(self._slots):
             self._moved_at = time.monotonic()
         for claim in claims:
             if claim.limits:
@@ -68,6 +74,10 @@ class Hand:
             if not self._gathering.gathers(claim):
                 return [claim]
             self._gathering.add(claim)
+        # A bulk call that is due and single ones take turns, so that neither waits for the end of the others.
+        self._singles_next = not self._singles_next
+        if not self._singles_next and (call := self._gathering.take(items)):
+            return call
         if self._plain:
             self._moved_at = time.monotonic()
             return [self._plain.popleft()]
@@ -75,6 +85,15 @@ class Hand:
 
     def let_go(self) -> list[Claim]:
         """All of them, out of hand."""
-        claims = [*self._plain, *self._slots.let_go(), *self._gathering.let_go()]
+        return [*self._let_go_of_singles(), *self._let_go_of_gathered()]
+
+    def _let_go_of_singles(self) -> list[Claim]:
+        claims = [*self._plain, *self._slots.let_go()]
         self._plain.clear()
+        return claims
+
+    def _let_go_of_gathered(self) -> list[Claim]:
+        claims = self._gathering.let_go()
+        for claim in claims:
+            self._slots.returned(claim)
         return claims

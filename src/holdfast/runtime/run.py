@@ -49,11 +49,11 @@ def unless_told(run: Run, outcome: Outcome) -> Outcome:
     return outcome
 
 
-def ended_by(error: BaseException) -> Outcome:
+def ended_by(error: BaseException) -> Failed:
     """The failure of a handler that left with something that is no exception of its own."""
     return Failed(Failure.of(FailureClass.TRANSIENT, f"{type(error).__name__} ended it"))
 
 
-def cancelled_itself() -> Outcome:
+def cancelled_itself() -> Failed:
     """The failure of a handler that was cancelled, and not by us."""
     return Failed(Failure.of(FailureClass.TRANSIENT, "it was cancelled from within"))

@@ -146,7 +146,8 @@ class Runs:
         if run.solo is not None:
             run.solo.kill()
         if run.doing is not None and cancellable(run):
-            run.doing.cancel()
+            # Not before its first step, which would leave it without an end.
+            self._loop.call_soon(run.doing.cancel)
 
     def stop_all(self, told: Outcome, reason: str) -> None:
         """Tell every handler to end."""
@@ -224,6 +225,7 @@ class Runs:
             return
         finally:
             self._queued_suspects -= 1
+            self._freed()
         try:
             await self._run_alone(run)
         finally:

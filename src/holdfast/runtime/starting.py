@@ -56,7 +56,7 @@ class Starting:
         if self._due is not None:
             self._due.cancel()
             self._due = None
-        if (at := self._hand.due_at) is not None and self._runs.free:
+        if (at := self._hand.due_at) is not None and self._runs.free and self._runs.items:
             self._due = asyncio.get_running_loop().call_at(at, self._again)
 
     def _start(self, claims: Sequence[Claim]) -> None:

@@ -130,14 +130,15 @@ class Slots:
 
     def ended(self, claim: Claim, seconds: float) -> None:
         """A task that used slots has ended."""
-        self._let_go_of(claim)
+        self.returned(claim)
         place = claim.bucket or ""
         mean = self._mean.get(place, seconds)
         self._mean[place] = mean + (seconds - mean) * _WEIGHT
         for waiting in list(self._ahead):
             self._move_up(waiting)
 
-    def _let_go_of(self, claim: Claim) -> None:
+    def returned(self, claim: Claim) -> None:
+        """A task that was to use slots goes back without having started."""
         for name in claim.limits:
             self._used[name] -= 1
             if not self._used[name]:
@@ -215,7 +216,7 @@ class Slots:
         """What has not started, out of here; no more of it is asked for."""
         claims = self.claims()
         for claim in self._ready:
-            self._let_go_of(claim)
+            self.returned(claim)
         self._ready.clear()
         self._ahead.clear()
         self._more.clear()
