@@ -111,6 +111,9 @@ async def _running(pressure: Pressure, kind: str, limit: int, tasks: int, kills:
         "tasks": len({one.task for one in found}),
         "at once": most_at_once(found),
         "used": round(used(found, limit, pressure.lost), 3),
+        "used, leases of the dead left out": round(
+            used(found, limit, [(death, max(until, death + LEASE)) for death, until in pressure.lost]), 3
+        ),
         "full again after a tree's death, s": _back(found, limit, pressure),
     }
 
