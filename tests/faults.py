@@ -251,8 +251,8 @@ FAULTS = (
         ),
         "group-signal-kills-what-runs-apart": Fault(
             "runtime/solo.py",
-            "            signal.signal(unheard, lambda *_: None)\n",
-            "            signal.signal(unheard, signal.SIG_DFL)\n",
+            "        signal.signal(unheard, lambda *_: None)\n",
+            "        signal.signal(unheard, signal.SIG_DFL)\n",
         ),
         "orphan-complains": Fault(
             "runtime/solo.py",

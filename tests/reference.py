@@ -46,7 +46,9 @@ def _commands(command: object, path: str) -> list[str]:
         variables = parameter.envvar if isinstance(parameter.envvar, list) else [parameter.envvar]
         shown = "".join(f", `{variable}`" for variable in variables if variable)
         default = (
-            "" if parameter.default in (None, False, "") or callable(parameter.default) else parameter.default
+            ""
+            if parameter.default in (None, "") or parameter.default is False or callable(parameter.default)
+            else parameter.default
         )
         if not isinstance(default, (str, int, float)):
             default = ""

@@ -141,7 +141,9 @@ async def test_going_down_is_refused_while_tasks_are_there(
     assert await asyncio.to_thread(run) == "applied: 0001 tasks\n"
     assert "holdfast_worker" in await asyncio.to_thread(run, "--grants")
     await blank.execute("select holdfast.enqueue('mail.send')")
-    with pytest.raises(SchemaError, match="holds 1 tasks, which going down removes: add --yes"):
+    with pytest.raises(
+        SchemaError, match="holds 1 tasks and 0 that completed, which going down removes: add --yes"
+    ):
         await asyncio.to_thread(run, "--down")
     assert await asyncio.to_thread(run, "--down", "--yes") == "taken back: 0001 tasks\n"
 

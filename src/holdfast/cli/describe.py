@@ -28,7 +28,7 @@ class Described:
 
 
 def describe(path: str) -> Described:
-    """Ask another process what the app at this path is; whatever it prints of its own goes to stderr."""
+    """Ask another process what the app at this path is; what it prints of its own is not shown."""
     command = [sys.executable, "-m", "holdfast.cli.describe", path, str(os.getpid())]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 (ourselves)
     if done.returncode == _REFUSED:
@@ -53,4 +53,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    found = main()
+    sys.stdout.flush()
+    # Threads and exit handlers of the app are not waited for: they have nothing to say here.
+    os._exit(found)

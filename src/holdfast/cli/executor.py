@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+import traceback
 
 from holdfast.cli.load import load
 from holdfast.observe.log import LogLines
@@ -20,6 +21,8 @@ from holdfast.runtime.process import die_with_parent
 from holdfast.runtime.solo import SoloServer
 from holdfast.runtime.wire import Wire
 from holdfast.store.tasks import TaskStore
+
+FAILED = 1
 
 
 def main() -> None:
@@ -48,7 +51,11 @@ async def _run(path: str, worker: str, wire: Wire, flight: int, plan: Plan) -> N
         FlightRecord(flight, plan.concurrency),
         solo,
     )
-    status = await executor.run()
+    try:
+        status = await executor.run()
+    except BaseException:  # noqa: BLE001 (it ends here, without waiting for what runs and without cancelling a commit)
+        traceback.print_exc()
+        status = FAILED
     lines.flush()
     # No waiting for threads here: what still runs was given back.
     sys.stdout.flush()

@@ -13,9 +13,10 @@ from holdfast.cli.migrate import migrate
 from holdfast.cli.overview import status
 from holdfast.cli.queues import queues
 from holdfast.cli.schedules import schedules
+from holdfast.cli.screen import REFUSED
 from holdfast.cli.tasks import tasks
 from holdfast.cli.worker import worker
-from holdfast.core.errors import HoldfastError
+from holdfast.core.errors import HoldfastError, MoveRefused
 
 program = typer.Typer(
     name="holdfast",
@@ -46,7 +47,7 @@ def main() -> None:
         program()
     except HoldfastError as error:
         sys.stderr.write(f"holdfast: {error}\n")
-        sys.exit(2)
+        sys.exit(REFUSED if isinstance(error, MoveRefused) else 2)
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
         name = "_".join(str(part) for part in wrong["loc"]).upper()

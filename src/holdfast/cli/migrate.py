@@ -7,14 +7,24 @@ import typer
 
 from holdfast.cli.screen import AsJson, on_database, say, show_json
 from holdfast.config import Settings
-from holdfast.store.migrate import Migration, grants, migrate_down, migrate_up, pending, require_no_tasks
+from holdfast.store.migrate import (
+    Migration,
+    above,
+    grants,
+    migrate_down,
+    migrate_up,
+    pending,
+    require_no_tasks,
+)
 from holdfast.store.pool import Conn
 
 
 def migrate(
     plan: Annotated[bool, typer.Option("--plan", help="Show what would be applied; apply nothing.")] = False,
     down: Annotated[bool, typer.Option("--down", help="Go back instead, to --to.")] = False,
-    to: Annotated[int, typer.Option(min=0, help="With --down: the number to go back to.")] = 0,
+    to: Annotated[
+        int, typer.Option(min=0, help="With --down: the number to go back to; 0 is before the first.")
+    ] = 0,
     yes: Annotated[bool, typer.Option("--yes", help="With --down: although tasks are there.")] = False,
     show_grants: Annotated[
         bool, typer.Option("--grants", help="Print least-privilege roles as SQL, and change nothing.")
@@ -29,7 +39,7 @@ def migrate(
     async def work(conn: Conn, settings: Settings) -> list[Migration]:
         schema = settings.schema_name
         if plan:
-            return await pending(conn, schema)
+            return await (above(conn, schema, to) if down else pending(conn, schema))
         if not down:
             return await migrate_up(conn, schema)
         if not yes:
@@ -37,11 +47,11 @@ def migrate(
         return await migrate_down(conn, schema, to)
 
     done = on_database(work, migrated=False)
-    verb = "to apply" if plan else "taken back" if down else "applied"
+    verb = ("to take back" if down else "to apply") if plan else "taken back" if down else "applied"
     if as_json:
         show_json({"verb": verb, "migrations": [f"{one.number:04} {one.name}" for one in done]})
         return
     for one in done:
         say(f"{verb}: {one.number:04} {one.name}")
     if not done:
-        say("nothing to apply" if plan else "nothing to do: the schema is as it should be")
+        say(f"nothing {verb}" if plan else "nothing to do: the schema is as it should be")

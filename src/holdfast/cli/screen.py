@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.config import Settings
-from holdfast.core.errors import HoldfastError, SchemaError
+from holdfast.core.errors import HoldfastError, NotAllowed, SchemaError
 from holdfast.store.migrate import require_current
 from holdfast.store.pool import Conn, away, connect, where
 
@@ -34,7 +34,7 @@ ERROR_CHARACTERS = 100
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")]
 By = Annotated[str, typer.Option(help="Who does this; your user and host unless given.")]
-Reason = Annotated[str, typer.Option(help="Why; it is kept with the task.")]
+Reason = Annotated[str, typer.Option(help="Why.")]
 
 
 def me() -> str:
@@ -61,6 +61,8 @@ async def _on_database(
             return await work(conn, settings)
         except SchemaError as error:
             raise SchemaError(f"{error} (this is {where(settings.database_url)})") from error
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise NotAllowed(where(settings.database_url), str(error).strip().splitlines()[0]) from error
 
 
 def show_json(document: object) -> None:

@@ -21,7 +21,7 @@ from holdfast.cli.screen import (
 )
 from holdfast.config import Settings
 from holdfast.core.state import State
-from holdfast.core.task import Enqueued, NewTask, TaskView, Unique
+from holdfast.core.task import Enqueued, NewTask, TaskView, Unique, is_task_id, shown_state
 from holdfast.store.browse import Browser, Listed
 from holdfast.store.operate import Operator
 from holdfast.store.pool import Conn
@@ -31,7 +31,6 @@ from holdfast.store.why import Why
 
 tasks = typer.Typer(help="One task, or a list of them.", no_args_is_help=True)
 
-UUID_CHARACTERS = 36
 TaskId = Annotated[str, typer.Argument(metavar="TASK", help="The task's id.")]
 
 
@@ -82,7 +81,7 @@ def list_tasks(  # noqa: PLR0913 (one for each option)
     as_json: AsJson = False,
 ) -> None:
     """List tasks, the newest first; completed ones only with --state completed."""
-    if before is not None and len(before) != UUID_CHARACTERS:
+    if before is not None and not is_task_id(before):
         raise typer.BadParameter(f"{before} is not the id of a task", param_hint="--before")
 
     async def work(conn: Conn, settings: Settings) -> list[Listed]:
@@ -128,7 +127,8 @@ def show(task: TaskId, as_json: AsJson = False) -> None:
         show_json({"task": view, "attempts": [dict(zip(columns, row, strict=True)) for row in attempts]})
         return
     for name, value in (
-        ("task", view.id), ("kind", view.kind), ("queue", view.queue), ("state", view.state),
+        ("task", view.id), ("kind", view.kind), ("queue", view.queue),
+        ("state", shown_state(view.state, view.next_attempt_at)),
         ("payload", view.payload), ("result", view.result), ("subject", view.subject), ("key", view.key),
         ("trace", view.trace_id), ("enqueued", ago(view.enqueued_at)), ("next attempt", view.next_attempt_at),
         ("finished", view.finished_at), ("dead because", view.dead_reason), ("reason", view.mark_reason),

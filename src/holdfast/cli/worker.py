@@ -14,12 +14,13 @@ from holdfast.cli.overview import list_workers
 from holdfast.cli.screen import AsJson
 from holdfast.config import Settings
 from holdfast.core.decide import MAX_ATTEMPTS_DEFAULT
+from holdfast.core.errors import NotAllowed
 from holdfast.core.task import TIMEOUT_SECONDS
 from holdfast.observe.log import LogLines
 from holdfast.runtime.plan import Plan, Until
 from holdfast.runtime.supervisor import Supervisor
 from holdfast.store.migrate import require_current
-from holdfast.store.pool import away, connect
+from holdfast.store.pool import away, connect, where
 from holdfast.store.tasks import TaskStore
 
 
@@ -137,21 +138,23 @@ def worker(  # noqa: PLR0913 (one for each option)
         until=Until.ONCE if once else Until.EMPTY if until_empty else Until.STOPPED,
     )
     lines = LogLines()
-    status = asyncio.run(_supervise(plan, app, TaskStore(settings, lines)))
+    asyncio.run(_supervise(plan, app, TaskStore(settings, lines), lines))
+
+
+async def _supervise(plan: Plan, app: str, store: TaskStore, lines: LogLines) -> None:
+    # A server that is away is waited for. One that is there must have this database, and our tables.
+    try:
+        async with await connect(plan.url) as conn:
+            await require_current(conn, plan.schema)
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise NotAllowed(where(plan.url), str(error).strip().splitlines()[0]) from error
+    except psycopg.Error as error:
+        hopeless = ("does not exist", "authentication failed", "no password supplied")
+        if isinstance(error, psycopg.ProgrammingError) or any(text in str(error) for text in hopeless):
+            raise away(plan.url, error) from error
+    status = await Supervisor(plan, [sys.executable, "-m", "holdfast.cli.executor", app], store).run()
     lines.flush()
     # No waiting for what still runs in this process, and no cancelling of it: commits are never cancelled.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
-
-
-async def _supervise(plan: Plan, app: str, store: TaskStore) -> int:
-    # A server that is away is waited for. One that is there must have this database, and our tables.
-    try:
-        async with await connect(plan.url) as conn:
-            await require_current(conn, plan.schema)
-    except psycopg.Error as error:
-        hopeless = ("does not exist", "authentication failed", "no password supplied")
-        if isinstance(error, psycopg.ProgrammingError) or any(text in str(error) for text in hopeless):
-            raise away(plan.url, error) from error
-    return await Supervisor(plan, [sys.executable, "-m", "holdfast.cli.executor", app], store).run()

@@ -19,6 +19,7 @@
     │   ├── TaskCancelled     and the task was cancelled
     │   └── ResultTimeout     and did not come in time
     ├── DatabaseAway      the database could not be reached
+    ├── NotAllowed        the database lets this role not do it
     └── SchemaError       the database is not at the version that this package needs
 
 A message names the thing and its state, and says what to do.
@@ -52,12 +53,21 @@ class ScheduleNotFound(HoldfastError):
         super().__init__(f"there is no schedule {name}: {there}")
 
 
+_DONE = {
+    Move.REQUEST_CANCEL: "cancelled",
+    Move.PAUSE: "paused",
+    Move.RESUME: "resumed",
+    Move.REDRIVE: "retried",
+}
+
+
 class MoveRefused(HoldfastError):
     """The move is not allowed from the state in which the task stands."""
 
     def __init__(self, task_id: str, state: State, move: Move) -> None:
         allowed = _either(sorted(sources(move)))
-        super().__init__(f"task {task_id} is {state}: only a {allowed} task can {move}")
+        done = _DONE.get(move, str(move))
+        super().__init__(f"task {task_id} is {state}: only a {allowed} task can be {done}")
         self.state = state
 
 
@@ -151,6 +161,13 @@ class DatabaseAway(HoldfastError):
             f"the database at {url} cannot be reached: {why}; "
             "is HOLDFAST_DATABASE_URL right, and is the server up?"
         )
+
+
+class NotAllowed(HoldfastError):
+    """The database lets this role not do it."""
+
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(f"the database at {url} says: {why}; grant a role of `holdfast migrate --grants`")
 
 
 class SchemaError(HoldfastError):

@@ -1,8 +1,9 @@
 """A task as it is asked for, as a worker holds it, and as people see it."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ PRIORITY_DEFAULT = 2
 QUEUE_DEFAULT = "default"
 KEY_WINDOW_SECONDS = 24 * 60 * 60
 TIMEOUT_SECONDS = 600.0
+_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 class Unique(StrEnum):
@@ -120,6 +122,17 @@ class Claim(NamedTuple):
     def expired(self) -> bool:
         """It was claimed after the moment by which it had to start."""
         return self.expires_at is not None and self.expires_at <= self.claimed_at
+
+
+def is_task_id(text: str) -> bool:
+    """Whether it looks like one."""
+    return _ID.fullmatch(text) is not None
+
+
+def shown_state(state: str, next_attempt_at: datetime | None) -> str:
+    """The state as people see it: a queued task whose time is ahead is scheduled."""
+    ahead = next_attempt_at is not None and next_attempt_at > datetime.now(UTC)
+    return "scheduled" if state == State.QUEUED and ahead else state
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import queue
 import stat
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from json.encoder import encode_basestring_ascii as quoted
@@ -56,6 +56,9 @@ from holdfast.core.state import Move
 from holdfast.core.task import Claim
 
 GROUPS_MAX = 2_000
+CHARACTERS_MAX = 32_000_000
+# What a pipe takes at once is 4,096 bytes: fewer characters, because some take more than one.
+PIECE_CHARACTERS = 3_500
 
 # What a verdict is called; whatever goes back to the queue is requeued, and the line says why.
 _ENDED = {
@@ -107,6 +110,7 @@ class LogLines:
     def __init__(self, descriptor: int = 1) -> None:
         self._descriptor = descriptor
         self._dropped = 0
+        self._put_characters = self._written_characters = 0
         self._waiting: queue.Queue[str] | None = None
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             self._waiting = queue.Queue(GROUPS_MAX)
@@ -119,8 +123,12 @@ class LogLines:
         if self._waiting is None:
             self._write(text)
             return
+        if self._put_characters - self._written_characters > CHARACTERS_MAX:
+            self._dropped += text.count("\n")
+            return
         try:
             self._waiting.put_nowait(text)
+            self._put_characters += len(text)
         except queue.Full:
             self._dropped += text.count("\n")
 
@@ -133,7 +141,10 @@ class LogLines:
     def _write_on(self) -> None:
         assert self._waiting is not None, "there is a queue where there is a thread"
         while True:
-            self._write(self._waiting.get())
+            text = self._waiting.get()
+            for piece in _pieces(text):
+                self._write(piece)
+            self._written_characters += len(text)
             self._waiting.task_done()
             if self._dropped:
                 dropped, self._dropped = self._dropped, 0
@@ -146,6 +157,17 @@ class LogLines:
         with suppress(OSError):
             while data:
                 data = data[os.write(self._descriptor, data) :]
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Whole lines, in pieces that a pipe takes at once: other processes write to the same one."""
+    begin = 0
+    while begin < len(text):
+        end = len(text)
+        if end - begin > PIECE_CHARACTERS:
+            end = text.rfind("\n", begin, begin + PIECE_CHARACTERS) + 1 or text.find("\n", begin) + 1 or end
+        yield text[begin:end]
+        begin = end
 
 
 def _lines(head: str, event: Event) -> Iterable[str]:

@@ -12,9 +12,16 @@ from typing import Any
 
 from holdfast.core.handler import Bulk, Handler
 from holdfast.core.outcome import Failed, Outcome, Release, Released
-from holdfast.runtime.execute import execute_many_async, execute_many_here, overdue, overdue_together
+from holdfast.runtime.execute import (
+    cancelled_itself,
+    ended_by,
+    execute_many_async,
+    execute_many_here,
+    overdue,
+    overdue_together,
+)
 from holdfast.runtime.flight import FlightRecord
-from holdfast.runtime.run import Run, cancelled_itself, ended_by
+from holdfast.runtime.run import Run
 from holdfast.runtime.search import Search
 
 

@@ -83,7 +83,13 @@ def execute_alone(handler: Handler, claim: Claim, finisher: Finisher | None = No
     task = prepare(handler, claim, finisher)
     if isinstance(task, Failed):
         return task
-    outcome = asyncio.run(execute_async(handler, task)) if handler.awaits else execute_here(handler, task)
+    outcome: Outcome
+    try:
+        outcome = asyncio.run(execute_async(handler, task)) if handler.awaits else execute_here(handler, task)
+    except asyncio.CancelledError:
+        outcome = cancelled_itself()
+    except BaseException as error:  # noqa: BLE001 (it says so, rather than dying of it)
+        outcome = ended_by(error)
     return Finished(outcome) if task.settled else outcome
 
 
@@ -167,3 +173,13 @@ def overdue(seconds: float) -> Failed:
 def overdue_together() -> WorkerLost:
     """What becomes of the items of a bulk call that did not end in its time: they run next alone."""
     return WorkerLost(alone=False, how="the bulk call that it was in ran past its deadline")
+
+
+def ended_by(error: BaseException) -> Failed:
+    """The failure of a handler that left with something that is no exception of its own."""
+    return Failed(Failure.of(FailureClass.TRANSIENT, f"{type(error).__name__} ended it"))
+
+
+def cancelled_itself() -> Failed:
+    """The failure of a handler that was cancelled, and not by us."""
+    return Failed(Failure.of(FailureClass.TRANSIENT, "it was cancelled from within"))

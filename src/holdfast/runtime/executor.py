@@ -90,8 +90,8 @@ class Executor:
 
     async def run(self) -> int:
         """Work until told to leave, or until there is nothing more to do; answers the exit status."""
-        await register(self._claims_link, self._store, self._worker, self._plan, self._handlers)
-        self._wire.say(Report.READY, policies=self._verdicts.told())
+        since = await register(self._claims_link, self._store, self._worker, self._plan, self._handlers)
+        self._wire.say(Report.READY, since=since, policies=self._verdicts.told())
         loops = (self._hear(), self._claim_on(), self._settling.run(), self._tick())
         for work in loops:
             self._errands.send(work)

@@ -30,6 +30,7 @@ LOOK_SECONDS = 5.0
 GATES_SECONDS = 2.0
 UPKEEP_SECONDS = 60.0
 CUT_OFF_SECONDS = 0.2
+FAILED_SECONDS = 5.0
 EXPIRE_SECONDS = 5.0
 STIR_SECONDS = 5.0
 STIR_AGAIN_SECONDS = 0.05
@@ -108,7 +109,14 @@ class Maintenance:
                 # Set first: a chore that is cut off comes back soon, but the long one not at once.
                 again = UPKEEP_SECONDS if chore == "upkeep" else CUT_OFF_SECONDS
                 self._due[chore] = time.monotonic() + again
-                self._due[chore] = time.monotonic() + await work(conn)
+                try:
+                    self._due[chore] = time.monotonic() + await work(conn)
+                except psycopg.Error as error:
+                    if conn.closed:
+                        raise
+                    # The other chores go on; this one comes back a little later.
+                    self._listen(StatementFailed(f"maintenance: {chore}", str(error).strip()))
+                    self._due[chore] = time.monotonic() + FAILED_SECONDS
             next_look = min(next_look, self._due[chore])
         return max(0.05, next_look - time.monotonic())
 

@@ -1,6 +1,8 @@
 """How an executor enters: its row, with a lease and what it serves; its supervisor renews from then on."""
 
 import asyncio
+import time
+from collections.abc import Awaitable, Callable
 
 import psycopg
 
@@ -9,35 +11,41 @@ from holdfast.core.handler import Handlers
 from holdfast.runtime.link import Backoff, Link, LinkLost
 from holdfast.runtime.plan import Plan
 from holdfast.store.limits import CODE, Limits
+from holdfast.store.pool import Conn
 from holdfast.store.schedules import Schedules
 from holdfast.store.tasks import TaskStore
 
 
-async def register(link: Link, store: TaskStore, worker: str, plan: Plan, handlers: Handlers) -> None:
-    """Make the worker, its kinds' limits and schedules known, however long the database takes to be there."""
+async def register(link: Link, store: TaskStore, worker: str, plan: Plan, handlers: Handlers) -> float:
+    """Make its kinds' limits and schedules known, then the worker, however long the database is away.
+
+    Answers from when on its lease counts, in monotonic seconds.
+    """
     declared = [limit for handler in handlers.values() for limit in handler.limits()]
     limits = Limits(store.settings, store.listen, by=CODE)
     schedules = Schedules(store.settings, store.listen, by=CODE)
-    backoff = Backoff()
-    while True:
-        try:
-            await link.use(
-                lambda conn: store.register(
-                    conn, worker, plan.name, plan.lease_seconds, queues=plan.queues, kinds=sorted(handlers)
-                )
-            )
-            break
-        except LinkLost:
-            await asyncio.sleep(backoff.next())
-        except psycopg.errors.UniqueViolation:
-            # The answer to the first try was lost, not the row.
-            break
-        except psycopg.Error as error:
-            store.listen(StatementFailed("register", str(error).strip()))
-            await asyncio.sleep(backoff.next() * 10)
-    while True:
-        try:
-            await link.use(lambda conn: limits.declare(conn, declared))
-            return await link.use(lambda conn: schedules.declare(conn, handlers.values()))
-        except LinkLost:
-            await asyncio.sleep(backoff.next())
+
+    async def enter(conn: Conn) -> None:
+        await store.register(
+            conn, worker, plan.name, plan.lease_seconds, queues=plan.queues, kinds=sorted(handlers)
+        )
+
+    async def until_done(what: str, work: Callable[[Conn], Awaitable[None]]) -> None:
+        backoff = Backoff()
+        while True:
+            try:
+                return await link.use(work)
+            except LinkLost:
+                await asyncio.sleep(backoff.next())
+            except psycopg.Error as error:
+                if work is enter and isinstance(error, psycopg.errors.UniqueViolation):
+                    # The answer to an earlier try was lost, not the row.
+                    return None
+                store.listen(StatementFailed(what, str(error).strip()))
+                await asyncio.sleep(backoff.next() * 10)
+
+    await until_done("declare limits", lambda conn: limits.declare(conn, declared))
+    await until_done("declare schedules", lambda conn: schedules.declare(conn, handlers.values()))
+    began = time.monotonic()
+    await until_done("register", enter)
+    return began

@@ -4,7 +4,6 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from holdfast.core.failure import Failure, FailureClass
 from holdfast.core.handler import Handler, Task
 from holdfast.core.outcome import Failed, Outcome
 from holdfast.core.task import Claim
@@ -47,13 +46,3 @@ def unless_told(run: Run, outcome: Outcome) -> Outcome:
     if run.told is not None and isinstance(outcome, Failed):
         return run.told
     return outcome
-
-
-def ended_by(error: BaseException) -> Failed:
-    """The failure of a handler that left with something that is no exception of its own."""
-    return Failed(Failure.of(FailureClass.TRANSIENT, f"{type(error).__name__} ended it"))
-
-
-def cancelled_itself() -> Failed:
-    """The failure of a handler that was cancelled, and not by us."""
-    return Failed(Failure.of(FailureClass.TRANSIENT, "it was cancelled from within"))

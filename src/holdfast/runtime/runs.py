@@ -11,13 +11,21 @@ from holdfast.core.handler import Finisher, Handler, Isolation
 from holdfast.core.outcome import Cancel, Failed, Finished, Outcome, Release, Released, WorkerLost
 from holdfast.core.task import Claim
 from holdfast.runtime.bulks import BulkCall
-from holdfast.runtime.execute import execute_async, execute_here, overdue, prepare
+from holdfast.runtime.execute import (
+    cancelled_itself,
+    ended_by,
+    execute_async,
+    execute_here,
+    overdue,
+    prepare,
+)
 from holdfast.runtime.flight import ITEMS_MAX, FlightRecord
-from holdfast.runtime.run import Run, cancellable, cancelled_itself, ended_by, unless_told
+from holdfast.runtime.run import Run, cancellable, unless_told
 from holdfast.runtime.solo import Died, NotStarted, SoloRun, SoloServer
 
 # How many suspects run at one time, beside the slots: a herd of processes must not crowd out the rest.
 SUSPECTS_MIN, SUSPECTS_MAX = 4, 16
+SUSPECT_WAIT_SECONDS = 5.0
 NOT_STARTED_SECONDS = 1.0
 SOLO_START_SECONDS = 60.0
 
@@ -219,7 +227,12 @@ class Runs:
 
     async def _run_suspect(self, run: Run) -> None:
         try:
-            await self._suspects.acquire()
+            async with asyncio.timeout(SUSPECT_WAIT_SECONDS):
+                await self._suspects.acquire()
+        except TimeoutError:
+            # Its time counts from its claim: it goes back before that matters, and to whoever has room.
+            self._end(run, run.told or Released(Release.NOT_STARTED))
+            return
         except asyncio.CancelledError:
             self._end(run, run.told or cancelled_itself())
             return

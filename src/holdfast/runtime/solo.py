@@ -15,6 +15,7 @@ import socket
 import struct
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from holdfast.runtime.process import die_with_parent
 _LENGTH = struct.Struct("<I")
 _STATUS = struct.Struct("<ii")
 _STATUS_SECONDS = 0.5
+# Handlers that do nothing, rather than ignoring: what a task starts must not inherit deafness.
+_GROUP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 START_SECONDS = 60.0
 
 
@@ -42,8 +45,15 @@ class SoloRun:
 
     def begin(self, pid: int) -> None:
         """The process is there; if it was to be killed meanwhile, it is now."""
-        with suppress(ProcessLookupError):
+        try:
             self.pidfd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            # It is over already.
+            return
+        except OSError:
+            # Without a handle on it nothing could end it at its time.
+            os.kill(pid, signal.SIGKILL)
+            raise
         if self.killed:
             self.kill()
         elif self.started is not None:
@@ -89,15 +99,10 @@ class SoloServer:
 
     async def run(self, claim: Claim, run: SoloRun) -> Outcome | Finished | Died | NotStarted:
         """Run one claim; `run` can kill it meanwhile."""
-        loop = asyncio.get_running_loop()
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
         try:
-            with theirs:
-                self._fork(theirs)
+            server, ours = self._ask()
             reader, writer = await asyncio.open_connection(sock=ours)
         except OSError as error:
-            ours.close()
             return NotStarted(str(error))
         pid = 0
         try:
@@ -110,18 +115,20 @@ class SoloServer:
             if not pid:
                 return NotStarted("the server for processes of their own has died")
             how_it_ended = await self._how(pid)
-            if pid not in self._ends and self._process is not None and self._process.poll() is not None:
+            if pid not in self._ends and server.poll() is not None:
                 return NotStarted("the server for processes of their own died with everything in it")
             return Died(how_it_ended)
         except TimeoutError:
             self.close()
             return NotStarted("the server for processes of their own does not answer")
+        except OSError as error:
+            return NotStarted(str(error))
         else:
             return outcome
         finally:
             writer.close()
             run.end()
-            loop.call_later(1.0, self._ends.pop, pid, None)
+            asyncio.get_running_loop().call_later(1.0, self._ends.pop, pid, None)
 
     def close(self) -> None:
         """End the server and whatever it runs."""
@@ -133,11 +140,21 @@ class SoloServer:
             self._orders.close()
             self._orders = None
 
-    def _fork(self, theirs: socket.socket) -> None:
+    def _ask(self) -> "tuple[subprocess.Popen[bytes], socket.socket]":
+        """Ask for a process; answers the server that makes it, and our end of the line to it."""
         if self._process is None or self._process.poll() is not None:
             self._start()
         assert self._orders is not None, "it was just started"
-        socket.send_fds(self._orders, [b"f"], [theirs.fileno()])
+        assert self._process is not None, "it was just started"
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        try:
+            with theirs:
+                socket.send_fds(self._orders, [b"f"], [theirs.fileno()])
+        except OSError:
+            ours.close()
+            raise
+        return self._process, ours
 
     def _start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -181,13 +198,18 @@ def how(status: int | None) -> str:
     if status is None:
         return "it ended"
     if status < 0:
-        return f"it died of {signal.Signals(-status).name}"
+        # Those of real time have no name.
+        known = -status in {number.value for number in signal.Signals}
+        return f"it died of {signal.Signals(-status).name if known else f'signal {-status}'}"
     return f"it left with status {status}"
 
 
 def serve(descriptor: int, parent: int, load: Callable[[], tuple[Handlers, Finisher]]) -> None:
     """The fork server: load the app, then fork for every socket that comes in, until nobody is above."""
     die_with_parent(parent)
+    # What is sent to the whole group is not for it, nor for what it loads.
+    for unheard in _GROUP_SIGNALS:
+        signal.signal(unheard, lambda *_: None)
     orders = socket.socket(fileno=descriptor)
     handlers, finisher = load()
     # What is there now is shared by every child for as long as nobody touches it.
@@ -196,8 +218,6 @@ def serve(descriptor: int, parent: int, load: Callable[[], tuple[Handlers, Finis
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    for ignored in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(ignored, signal.SIG_IGN)
     with selectors.DefaultSelector() as selector:
         selector.register(orders, selectors.EVENT_READ)
         selector.register(woken, selectors.EVENT_READ)
@@ -243,12 +263,11 @@ def _fork_one(descriptor: int, orders: socket.socket, handlers: Handlers, finish
         orders.close()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        # A signal to the whole group is not for it; what it starts itself must not inherit deafness.
-        for unheard in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(unheard, lambda *_: None)
         die_with_parent(server)
         _child(socket.socket(fileno=descriptor), handlers, finisher)
         status = 0
+    except BaseException:  # noqa: BLE001 (the process ends here, and says why)
+        traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -257,7 +276,11 @@ def _fork_one(descriptor: int, orders: socket.socket, handlers: Handlers, finish
 
 def _child(ours: socket.socket, handlers: Handlers, finisher: Finisher) -> None:
     with ours, ours.makefile("rwb") as stream:
-        (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
+        head = stream.read(_LENGTH.size)
+        if len(head) < _LENGTH.size:
+            # Whoever asked for it is gone.
+            return
+        (length,) = _LENGTH.unpack(head)
         claim: Claim = pickle.loads(stream.read(length))  # noqa: S301 (from our own parent)
         stream.write(_packed(os.getpid()))
         stream.flush()

@@ -57,6 +57,8 @@ class Supervisor:
         self._maintenance = Maintenance(plan, store, self._burials.policies, store.listen)
         self._hints = Hints(plan, self._wake)
         self._children: set[Child] = set()
+        # The dead in whose place another is about to be started.
+        self._awaited: set[Child] = set()
         self._leases = Leases(plan, store, self._children, self._lost)
         self._errands = Errands(self._failed)
         self._signals = 0
@@ -68,8 +70,9 @@ class Supervisor:
     async def run(self) -> int:
         """Work until told to leave; answers the exit status."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._told_to_leave)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, self._told_to_leave)
         for _ in range(self._plan.processes):
             await self._start()
         chores = [self._leases.run(), self._tick(), self._hints.run()]
@@ -107,14 +110,14 @@ class Supervisor:
                 case Report.READY:
                     self._ready(child, message.values)
                 case Report.RECYCLE:
-                    await self._recycle(child)
+                    self._errands.send(self._recycle(child))
                 case _:
                     raise AssertionError(f"{message.word} is not a report")
 
     def _ready(self, child: Child, values: dict[str, object]) -> None:
         child.ready = True
         self._was_ready = True
-        child.lease_until = time.monotonic() + self._plan.lease_seconds
+        child.lease_until = float(str(values["since"])) + self._plan.lease_seconds
         for kind, (attempts, base, cap, timeout) in values["policies"].items():  # type: ignore[attr-defined]
             self._burials.learn(kind, Policy(attempts, RetryBackoff(base, cap)), timeout)
         if self._signals:
@@ -126,12 +129,15 @@ class Supervisor:
 
     async def _recycle(self, child: Child) -> None:
         """Start its successor first, so that no slot is ever missing."""
-        if child.leaving is None and child.successor is None and not self._signals:
+        while child in self._children and child.leaving is None and child.successor is None:
+            if self._signals or self._plan.until is Until.ONCE:
+                return
             try:
                 child.successor = await self._start()
             except OSError as error:
                 # It goes on working; there is no room for another now.
                 self._listen(StatementFailed("start an executor", str(error)))
+                await asyncio.sleep(RESTART_SECONDS)
 
     def _send_away(self, child: Child, why: Leaving) -> None:
         if child.leaving not in (None, Leaving.DRAINING, Leaving.RECYCLED) or not child.ready:
@@ -174,11 +180,12 @@ class Supervisor:
         """Whether another takes its place."""
         if self._signals or (self._plan.until is not Until.STOPPED and status == DONE):
             return False
-        if child.relieved or child.successor in self._children:
+        if child.relieved or child.successor in self._children or child.successor in self._awaited:
             return True
         lived = time.monotonic() - child.began_at
         self._failures = 0 if lived > SETTLED_SECONDS else self._failures + 1
         pause = 0.0 if self._failures < 3 else min(RESTART_SECONDS_MAX, 0.1 * 2.0 ** min(self._failures, 10))
+        self._awaited.add(child)
         self._errands.send(self._start_after(pause, child))
         return True
 
@@ -197,6 +204,7 @@ class Supervisor:
             if old.successor is child:
                 # A successor that died on its way in: the one that waits for it waits for the next.
                 old.successor = successor
+        self._awaited.discard(child)
 
     def _lost(self, child: Child) -> None:
         if child in self._children and child.leaving is not Leaving.LEASE_LOST:

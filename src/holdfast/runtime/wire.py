@@ -24,7 +24,6 @@ class Report(StrEnum):
 
     READY = "ready"  # registered, and about to claim
     RECYCLE = "recycle"  # it has done its share, or lived its time
-    FAILED = "failed"  # it could not start; the message says why
 
 
 Word: TypeAlias = Order | Report

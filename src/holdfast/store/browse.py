@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from holdfast.config import Settings
 from holdfast.core.state import State
+from holdfast.core.task import shown_state
 from holdfast.store.pool import Conn
 from holdfast.store.sql import load
 
@@ -33,9 +34,8 @@ class Listed:
 
     @property
     def shown_state(self) -> str:
-        """The state as people see it: a queued task whose time is ahead is scheduled."""
-        ahead = self.next_attempt_at is not None and self.next_attempt_at > datetime.now(UTC)
-        return "scheduled" if self.state == State.QUEUED and ahead else self.state
+        """The state as people see it."""
+        return shown_state(self.state, self.next_attempt_at)
 
 
 @dataclass(frozen=True, slots=True)

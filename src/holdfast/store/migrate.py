@@ -78,8 +78,7 @@ async def migrate_down(conn: Conn, schema: str, to: int = 0) -> list[Migration]:
     """Take back the migrations above a number, newest first; returns what was taken back."""
     async with conn.transaction():
         await conn.execute(_LOCK)
-        applied = await _applied(conn, schema)
-        undone = [m for m in reversed(migrations(schema)) if m.number in applied and m.number > to]
+        undone = await above(conn, schema, to)
         if undone and to == 0:
             for signature in await _functions(conn, schema):
                 await conn.execute(in_schema(f"drop function if exists {signature}", schema))
@@ -90,6 +89,12 @@ async def migrate_down(conn: Conn, schema: str, to: int = 0) -> list[Migration]:
                 [migration.number],
             )
     return undone
+
+
+async def above(conn: Conn, schema: str, to: int) -> list[Migration]:
+    """What migrating down to a number would take back, newest first."""
+    applied = await _applied(conn, schema)
+    return [m for m in reversed(migrations(schema)) if m.number in applied and m.number > to]
 
 
 def function_statements(schema: str) -> list[LiteralString]:
@@ -145,10 +150,18 @@ async def require_no_tasks(conn: Conn, schema: str) -> None:
     """Refuse to go down while tasks are there."""
     if 1 not in await _applied(conn, schema):
         return
-    cursor = await conn.execute(in_schema("select count(*) from holdfast.tasks", schema))
+    cursor = await conn.execute(
+        in_schema(
+            "select (select count(*) from holdfast.tasks), (select count(*) from holdfast.task_history)",
+            schema,
+        )
+    )
     row = await cursor.fetchone()
-    if row is not None and row[0]:
-        raise SchemaError(f"the schema {schema} holds {row[0]} tasks, which going down removes: add --yes")
+    if row is not None and (row[0] or row[1]):
+        raise SchemaError(
+            f"the schema {schema} holds {row[0]} tasks and {row[1]} that completed, "
+            "which going down removes: add --yes"
+        )
 
 
 async def _functions(conn: Conn, schema: str) -> Sequence[str]:

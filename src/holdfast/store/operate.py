@@ -3,7 +3,6 @@
 Each verb answers which tasks it moved. The ones it could not move are left as they are.
 """
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -12,11 +11,10 @@ from holdfast.core.errors import MoveRefused, TaskNotFound
 from holdfast.core.events import KindGateChanged, Listener, TasksMoved, TasksWoken, silent
 from holdfast.core.failure import DeadReason, FailureClass
 from holdfast.core.state import Move, State, after
-from holdfast.core.task import Counters, ErrorMark, TaskView
+from holdfast.core.task import Counters, ErrorMark, TaskView, is_task_id
 from holdfast.store.pool import Conn
 from holdfast.store.sql import load
 
-_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 # A move can lose a race with a claim or a settle; then the task stands elsewhere and is asked again.
 _TRIES = 5
 
@@ -34,8 +32,7 @@ class Operator:
 
     async def show(self, conn: Conn, task_id: str) -> TaskView:
         """One task as people see it, wherever it stands."""
-        if _UUID.fullmatch(task_id) is None:
-            raise TaskNotFound(task_id)
+        _require_ids([task_id])
         cursor = await conn.execute(self._read["show"], {"id": task_id})
         row = await cursor.fetchone()
         if row is None:
@@ -44,6 +41,7 @@ class Operator:
 
     async def cancel(self, conn: Conn, task_id: str, reason: str) -> State:
         """Cancel a task that waits; ask one that runs to stop. Answers the state it is in now."""
+        _require_ids([task_id])
         for _ in range(_TRIES):
             values = {"ids": [task_id], "reason": reason}
             cursor = await conn.execute(self._sql["request_cancel"], values)
@@ -69,6 +67,7 @@ class Operator:
 
     async def wake(self, conn: Conn, task_ids: Sequence[str]) -> list[str]:
         """Poll these now rather than later, if they have snoozed; answers which."""
+        _require_ids(task_ids)
         ids: list[str] = []
         # One that snoozes just now is found nowhere at first, and stands in ready when asked once more.
         for _ in range(2):
@@ -144,6 +143,7 @@ class Operator:
         return len(await cursor.fetchall())
 
     async def _move(self, conn: Conn, move: Move, task_ids: Sequence[str], reason: str) -> list[str]:
+        _require_ids(task_ids)
         values = {"ids": list(task_ids), "reason": reason}
         cursor = await conn.execute(self._sql[move.value], values)
         ids = [id_ for (id_,) in await cursor.fetchall()]
@@ -161,6 +161,13 @@ class Operator:
         state = (await self.show(conn, task_id)).state
         if after(state, move) is None:
             raise MoveRefused(task_id, state, move)
+
+
+def _require_ids(task_ids: Sequence[str]) -> None:
+    """What is no id at all is no task either."""
+    for task_id in task_ids:
+        if not is_task_id(task_id):
+            raise TaskNotFound(task_id)
 
 
 def _view(row: tuple[object, ...]) -> TaskView:

@@ -57,7 +57,7 @@ def where(url: str) -> str:
 
 def away(url: str, error: psycopg.Error) -> DatabaseAway:
     """The error that says where the database was looked for, without its password."""
-    if isinstance(error, psycopg.ProgrammingError):
+    if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:
         # Its message would repeat the address, and the password with it.
         return DatabaseAway(where(url), "write postgresql://user@host:5432/name, without a driver’s name")
     return DatabaseAway(where(url), str(error).strip().splitlines()[0])

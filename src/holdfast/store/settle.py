@@ -29,8 +29,10 @@ from holdfast.store.sql import load
 
 Settlement: TypeAlias = tuple[Claim, Verdict]
 
-# What PostgreSQL answers when a value cannot be stored, whatever the rest of the group is like.
+# What PostgreSQL answers when a value cannot be stored, whatever the rest of the group is like; or the
+# driver, before it is asked.
 _UNSTORABLE = (
+    UnicodeEncodeError,
     psycopg.DataError,
     psycopg.errors.ProgramLimitExceeded,
     psycopg.errors.StatementTooComplex,
