@@ -88,6 +88,13 @@ FLOW = {
         " or hashtext(h.bucket) & 16383 <> all (guarded))\n            order by",
         ")\n            order by",
     ),
+    "queue-that-nobody-serves-holds-up": Fault(
+        SQL, "where c.bucket = n.name and (live is null or c.queue = any (live))", "where c.bucket = n.name"
+    ),
+    "old-debt-by-the-new-rate": Fault(
+        "store/limits.py", "        if now != before:\n", "        if False:\n"
+    ),
+    "last-page-ran-alone": Fault(SQL, "fetch first %(limit)s rows with ties;", "limit %(limit)s;"),
     "slots-hoarded": Fault("store/slots.py", "min(self._held[name], self._caps[place])", "self._held[name]"),
     "prefetch-beyond-slots": Fault("store/slots.py", "self._used[name] += 1", "pass"),
     "old-connection-frees-again": Fault(
@@ -96,7 +103,7 @@ FLOW = {
         "where s.bucket = f.name and s.worker = holder",
     ),
     "turn-never-offered-again": Fault(
-        SQL, "holdfast.offer(array(select m.bucket from missing m))", "holdfast.offer('{}')"
+        SQL, "holdfast.offer(array(select m.bucket from missing m), ", "holdfast.offer('{}', "
     ),
     "turn-not-held": Fault(
         SQL,
@@ -128,7 +135,7 @@ FLOW = {
         "coalesce(null::bigint, (extract(epoch from p.run_at) * 1000000)::bigint)",
     ),
     "lane-passes-the-first": Fault(
-        SQL, "and (t.bucket not like 'lane%' or not exists (", "and (true or not exists ("
+        SQL, "where t.bucket not like 'lane%' or not exists (", "where true or not exists ("
     ),
     "blocked-lane-goes-on": Fault(
         SQL,

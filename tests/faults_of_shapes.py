@@ -92,6 +92,22 @@ SHAPES = {
     "backing-off-not-said": Fault(
         "store/why.py", "    if failures and task.error is not None and ", "    if False and "
     ),
+    "replaced-in-part": Fault(
+        SQL,
+        "priority = coalesce(one.priority, t.priority), version = one.version,",
+        "priority = coalesce(one.priority, t.priority), version = t.version,",
+    ),
+    "surrogate-kills-the-executor": Fault("store/settle.py", "    UnicodeEncodeError,\n", ""),
+    "finish-in-a-transaction": Fault("store/bridges.py", "    if busy:\n", "    if False:\n"),
+    "suspect-waits-for-ever": Fault(
+        "runtime/runs.py", "asyncio.timeout(SUSPECT_WAIT_SECONDS)", "asyncio.timeout(None)"
+    ),
+    "cancelled-alone-is-a-crash": Fault(
+        "runtime/execute.py",
+        "    except asyncio.CancelledError:\n        outcome = cancelled_itself()\n    except BaseException",
+        "    except ZeroDivisionError",
+    ),
+    "lines-cut-in-two": Fault("observe/log.py", "for piece in _pieces(text):", "for piece in (text,):"),
     "rated-call-too-late": Fault(
         "runtime/gathering.py", "return min(due_at, self._start_by.get(kind, due_at))", "return due_at"
     ),

@@ -32,7 +32,6 @@ else:
                 'set holdfast_app = "shop.tasks:app" in the pytest section of pyproject.toml'
             )
         bench = await Bench.open(load(path))  # type: ignore[arg-type]
-        await bench.require_a_test_database()
         await bench.empty()
         try:
             yield bench

@@ -11,6 +11,7 @@ in this process and on the app's own database. The fixture empties the tables be
 """
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -87,9 +88,14 @@ class Bench:
 
     @classmethod
     async def open(cls, app: Holdfast) -> "Bench":
-        """A bench on the app's own database, with the schema brought up to date."""
+        """A bench on the app's own database, brought up to date; refused where that is no test's."""
         conn = await connect(app.settings.database_url, application="holdfast test")
-        await migrate_up(conn, app.settings.schema_name)
+        try:
+            await _require_a_test_database(conn, app.settings.schema_name)
+            await migrate_up(conn, app.settings.schema_name)
+        except BaseException:
+            await conn.close()
+            raise
         return cls(app, conn)
 
     async def close(self) -> None:
@@ -97,25 +103,6 @@ class Bench:
         await self._finisher.close()
         await self._app.close()
         await self.conn.close()
-
-    async def require_a_test_database(self) -> None:
-        """Refuse to empty what looks like somebody's work: name it test, or let it be empty."""
-        name = self.conn.info.dbname
-        row = await (
-            await self.conn.execute(
-                in_schema(
-                    "select (select count(*) from holdfast.tasks),"
-                    " (select count(*) from holdfast.workers where lost_at is null)",
-                    self._settings.schema_name,
-                )
-            )
-        ).fetchone()
-        assert row is not None, "a count always answers"
-        if "test" not in name and row != (0, 0):
-            raise HoldfastError(
-                f"the database {name} holds {row[0]} tasks and {row[1]} workers, and tests would empty it: "
-                "set HOLDFAST_DATABASE_URL to one for tests, with test in its name"
-            )
 
     async def empty(self) -> None:
         """Leave no task behind."""
@@ -241,3 +228,27 @@ class Bench:
         )
         await self._store.reclaim(self.conn, lambda _: Policy())
         await self._store.retire(self.conn, worker)
+
+
+async def _require_a_test_database(conn: Conn, schema: str) -> None:
+    """Refuse to change and empty what looks like somebody's work: name it test, or let it be empty."""
+    name = conn.info.dbname
+    row = await (await conn.execute("select to_regclass(%s)", [f"{schema}.tasks"])).fetchone()
+    if "test" in re.split(r"[^a-z]+", name.lower()) or row is None or row[0] is None:
+        return
+    row = await (
+        await conn.execute(
+            in_schema(
+                "select (select count(*) from holdfast.tasks) + (select count(*) from holdfast.task_history),"
+                " (select count(*) from holdfast.workers where lost_at is null)"
+                " + (select count(*) from holdfast.schedules)",
+                schema,
+            )
+        )
+    ).fetchone()
+    assert row is not None, "a count always answers"
+    if row != (0, 0):
+        raise HoldfastError(
+            f"the database {name} holds {row[0]} tasks and {row[1]} workers and schedules, and tests would "
+            "empty it: set HOLDFAST_DATABASE_URL to one for tests, with the word test in its name"
+        )

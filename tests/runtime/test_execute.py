@@ -1,5 +1,6 @@
 """Whatever a handler returns or raises becomes an outcome that can be settled."""
 
+import asyncio
 from decimal import Decimal
 from typing import Any
 
@@ -10,7 +11,7 @@ from holdfast.core.decide import Policy, decide
 from holdfast.core.failure import FailureClass
 from holdfast.core.handler import Handler
 from holdfast.core.outcome import Failed
-from holdfast.runtime.execute import execute_here
+from holdfast.runtime.execute import execute_alone, execute_here
 from holdfast.runtime.flight import _HEAD, _SLOT, FlightRecord
 from tests.core.test_decide import held
 
@@ -85,3 +86,13 @@ def test_items_of_a_bulk_call_are_in_flight_while_it_is_and_told_from_single_tas
     record.end_many([5])
     assert [one.fence for one in record.flying()] == [7]
     record.close()
+
+
+@pytest.mark.catches("cancelled-alone-is-a-crash")
+def test_a_handler_that_cancels_itself_alone_in_its_process_has_failed_and_not_crashed() -> None:
+    async def cancels(_: Task[Any]) -> None:
+        raise asyncio.CancelledError
+
+    outcome = execute_alone(Handler("x", cancels, True), held())
+    assert isinstance(outcome, Failed)
+    assert outcome.failure.message == "it was cancelled from within"

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from holdfast.core.errors import LeaseLost
+from holdfast.core.errors import LeaseLost, Misused
 from holdfast.core.handler import Handler, Task, task_of
 from holdfast.runtime.finish import CONNECTIONS_MAX, Finishing
 from tests.world import World
@@ -103,6 +103,21 @@ async def _refused(world: World, task: Task[Any]) -> None:
     with pytest.raises(LeaseLost):
         async with task.finish():
             pass
+
+
+@pytest.mark.catches("finish-in-a-transaction")
+async def test_a_connection_in_a_transaction_of_somebody_else_s_is_refused(
+    world: World, finishing: Finishing
+) -> None:
+    (task,) = await _tasks(world, finishing, 1)
+    conn = await world.open()
+    async with conn.transaction():
+        with pytest.raises(Misused, match="in a transaction already"):
+            async with task.finish(conn=conn):
+                pass
+    async with task.finish(conn=conn):
+        pass
+    assert await world.rows("task_history") == 1
 
 
 @pytest.mark.catches("asking-waits-for-finishing")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -66,6 +67,26 @@ async def test_lines_and_counts_are_listeners_beside_each_other(world: World) ->
     assert counts.settled == {(kind, "complete"): 1, (kind, "fail"): 1, (kind, "retry"): 1}
     assert counts.refused == {kind: 1}
     await world.settle(*zip(claims, outcomes, strict=True))
+
+
+@pytest.mark.catches("lines-cut-in-two")
+async def test_what_is_written_to_a_pipe_at_once_is_whole_lines_that_fit(world: World) -> None:
+    """Several processes write to the same pipe, and only so much is never cut by another's."""
+    await world.enqueue()
+    claim = await world.claim_one()
+    # Here every write is a message of its own.
+    reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with reader, writer:
+        listen = LogLines(writer.fileno())
+        listen(TasksClaimed(world.worker, [claim] * 100))
+        listen.flush()
+        reader.setblocking(False)
+        lines: list[object] = []
+        while len(lines) < 100:
+            written = reader.recv(1_000_000)
+            assert len(written) <= 4_096
+            lines += [json.loads(line) for line in written.splitlines()]
+    await world.complete(claim)
 
 
 @pytest.mark.catches("log-reader-stops-the-worker")

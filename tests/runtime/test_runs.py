@@ -11,7 +11,7 @@ from holdfast.core.outcome import Release, Released
 from holdfast.runtime.flight import FlightRecord
 from holdfast.runtime.runs import Runs
 from holdfast.runtime.solo import SoloServer
-from tests.tree import Tree, until
+from tests.tree import Tree, until, until_true
 from tests.world import World
 
 
@@ -35,6 +35,22 @@ async def test_a_handler_that_is_stopped_before_its_first_step_ends_all_the_same
         flight.close()
     assert ended == [Released(Release.DRAINED)]
     assert runs.free == 2
+
+
+@pytest.mark.catches("suspect-waits-for-ever")
+async def test_a_suspect_that_finds_no_room_goes_back_before_its_time_counts(
+    world: World, trees: Callable[..., Tree]
+) -> None:
+    for _ in range(6):
+        await world.enqueue("sleep", payload={"seconds": 60})
+    await world.conn.execute("update holdfast.tasks set alone = true")
+    trees().start("--concurrency", 8)
+
+    async def back() -> bool:
+        released = "select from holdfast.task_attempts where ended_as = 'release'"
+        return await (await world.conn.execute(released)).fetchone() is not None
+
+    await until_true(back, 30, "those without room to go back")
 
 
 @pytest.mark.catches("suspects-keep-the-room")

@@ -126,6 +126,29 @@ async def test_a_coalesced_task_cannot_start_before_its_second_caller_commits(
     assert [claim.id for claim in await world.claim()] == [first.id]
 
 
+@pytest.mark.catches("replaced-in-part")
+async def test_replace_replaces_all_that_was_said_of_a_queued_task(world: World) -> None:
+    soon = datetime.now(UTC) + timedelta(minutes=1)
+    first = NewTask(
+        "index",
+        '{"v": 1}',
+        key="page:1",
+        unique=Unique.REPLACE,
+        expires_at=soon,
+        bucket="index/of=a",
+        version=1,
+    )
+    second = NewTask("index", '{"w": 2}', key="page:1", unique=Unique.REPLACE, version=2, max_attempts=7)
+    task = (await world.store.enqueue(world.conn, first)).id
+    assert (await world.store.enqueue(world.conn, second)).id == task
+    claim = await world.claim_one()
+    assert (claim.version, claim.bucket, claim.expires_at, claim.max_attempts) == (2, None, None, 7)
+    await world.operator.cancel(world.conn, task, "x")
+    await world.settle((claim, Released(Release.DRAINED)))
+    with pytest.raises(KeyConflict):
+        await world.store.enqueue(world.conn, NewTask("index", '{"v": 1}', key="page:1"))
+
+
 async def test_replace_moves_time_and_payload_of_a_queued_task(world: World) -> None:
     def asked(payload: str) -> NewTask:
         return NewTask("index", payload, key="page:1", unique=Unique.REPLACE)

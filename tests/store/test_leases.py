@@ -116,6 +116,18 @@ async def test_a_settle_whose_answer_was_lost_is_not_called_late(world: World) -
     assert [type(event) for event in world.events] == [LateResultsRefused, TasksSettled]
 
 
+@pytest.mark.catches("last-page-ran-alone")
+async def test_the_last_of_many_that_a_worker_held_did_not_run_alone(world: World) -> None:
+    for _ in range(5):
+        await world.enqueue()
+    claims = await world.claim(worker=(worker := str(uuid4())))
+    await world.lapse(worker)
+    while (await world.reclaim(world.conn, limit=2)).accepted:
+        pass
+    for claim in claims:
+        assert (await world.show(claim.id)).counters.crashes == 0
+
+
 @pytest.mark.catches("tree-killer-never-suspected", "a-lost-tree-accuses-all")
 async def test_what_is_lost_among_others_runs_alone_once_it_was_lost_twice(world: World) -> None:
     ids = [await world.enqueue() for _ in range(3)]

@@ -130,6 +130,36 @@ async def test_no_more_start_than_the_rate_and_its_burst(world: World, limits: L
     assert len(await claim_all(world)) == 5, "what was not used is not saved up"
 
 
+@pytest.mark.catches("old-debt-by-the-new-rate")
+async def test_a_rate_that_is_raised_or_cleared_takes_effect_now(world: World, limits: Limits) -> None:
+    await limits.set(world.conn, Scope.KIND, "mail.send", Limit(rate="10/h", burst=1))
+    await limits.set(world.conn, Scope.KEY, "render/episode=*", Limit(rate="10/h", burst=1))
+    for _ in range(4):
+        await world.enqueue()
+        await world.enqueue("render", bucket="render/episode=7")
+    assert Counter(claim.kind for claim in await claim_all(world)) == {"mail.send": 1, "render": 1}
+    assert await claim_all(world) == []
+    await limits.set(world.conn, Scope.KIND, "mail.send", Limit(rate="1000/s", burst=1))
+    await world.elapse(1)
+    assert await claim_all(world), "the hour that was owed is a fraction of a second now"
+    await limits.clear(world.conn, Scope.KEY, "render/episode=*")
+    assert {claim.kind for claim in await claim_all(world)} >= {"render"}
+
+
+@pytest.mark.catches("queue-that-nobody-serves-holds-up")
+async def test_a_task_in_a_queue_that_nobody_serves_holds_up_no_other_of_its_key(world: World) -> None:
+    await world.enqueue("render", queue="bulk", bucket="render/episode=7")
+    task = await world.enqueue("render", queue="video", bucket="render/episode=7")
+    await world.register(world.worker, ["video"], ["render"])
+    await world.claim(queues=["bulk", "video"], kinds=["other"])
+    assert await world.rows("waiting") == 2
+    assert [claim.id for claim in await world.claim(queues=["video"])] == [], (
+        "its turn is in the other's name"
+    )
+    await world.store.leasing.stir(world.conn)
+    assert [claim.id for claim in await world.claim(queues=["video"])] == [task]
+
+
 @pytest.mark.catches("rate-of-a-key-forgotten")
 async def test_a_key_waits_for_its_rate_and_is_not_looked_at_before(world: World, limits: Limits) -> None:
     await limits.set(world.conn, Scope.KEY, "render/episode=*", Limit(rate="60/m", burst=2))

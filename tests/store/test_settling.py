@@ -117,9 +117,18 @@ async def test_a_result_that_only_speaks_of_nul_is_kept(world: World) -> None:
 @pytest.mark.catches("bad-result-holds-up-its-group")
 @pytest.mark.parametrize(
     "result",
-    ['"' + "x" * 70_000 + '"', '"a\\u0000b"', '"a\0b"', '"\\ud800"', "1e999999", "[" * 20_000 + "]" * 20_000],
-    ids=["too-large", "escaped-nul", "nul", "lone-surrogate", "out-of-range", "too-deep"],
+    [
+        '"' + "x" * 70_000 + '"',
+        '"a\\u0000b"',
+        '"a\0b"',
+        '"\\ud800"',
+        "1e999999",
+        "[" * 20_000 + "]" * 20_000,
+        '"\udc80"',
+    ],
+    ids=["too-large", "escaped-nul", "nul", "lone-surrogate", "out-of-range", "too-deep", "raw-surrogate"],
 )
+@pytest.mark.catches("surrogate-kills-the-executor")
 async def test_one_result_that_cannot_be_stored_fails_alone(world: World, result: str) -> None:
     await world.store.enqueue_many(world.conn, [NewTask("mail.send") for _ in range(200)])
     claims = await world.claim(200)

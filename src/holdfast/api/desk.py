@@ -90,7 +90,10 @@ class Desk:
             else:
                 return self._sync
         try:
-            self._sync = psycopg.connect(self._url, autocommit=True, application_name="holdfast app")
+            # Nothing is prepared: a pooler may stand between.
+            self._sync = psycopg.connect(
+                self._url, autocommit=True, application_name="holdfast app", prepare_threshold=None
+            )
         except psycopg.Error as error:
             raise away(self._url, error) from error
         return self._sync

@@ -121,7 +121,10 @@ class Finishing:
                     conn.close()
                 else:
                     return conn
-            return psycopg.connect(self._url, autocommit=True, application_name="holdfast finish")
+            # Nothing is prepared: a pooler may stand between.
+            return psycopg.connect(
+                self._url, autocommit=True, application_name="holdfast finish", prepare_threshold=None
+            )
         except BaseException:
             self._room_sync.release()
             raise

@@ -68,7 +68,7 @@ class Intake:
 
     def reconcile_soon(self) -> None:
         """Ask with the next claim what the database thinks is held here."""
-        self._reconcile_at.append(time.monotonic())
+        self._reconcile_at.insert(0, time.monotonic())
 
     async def claim(self, want: int, free: Callable[[], int]) -> Sequence[Claim] | None:
         """Up to so many tasks; none where the database could not be asked, after a pause."""
@@ -79,6 +79,8 @@ class Intake:
             self._reconcile_at = [now + seconds for seconds in RECONCILE_AFTER_SECONDS]
         except psycopg.Error as error:
             self._listen(StatementFailed("claim", str(error).strip()))
+            # Statements before the one that failed may have claimed something.
+            self.reconcile_soon()
         else:
             self._backoff.reset()
             return claims
@@ -101,6 +103,8 @@ class Intake:
     async def _claim(self, conn: Conn, want: int, free: Callable[[], int]) -> Sequence[Claim]:
         if self._generation != self._link.generation:
             self._claimer = self._new_claimer()
+            # Whoever lost the last connection may not have told: what is held is looked up by the new one.
+            self.reconcile_soon()
         if self.due:
             self._reconcile_at.pop(0)
             await self._store.reconcile(conn, self._worker, self._held())

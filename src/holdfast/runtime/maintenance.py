@@ -29,6 +29,7 @@ ASK_SECONDS_MAX = 5.0
 LOOK_SECONDS = 5.0
 GATES_SECONDS = 2.0
 UPKEEP_SECONDS = 60.0
+UPKEEP_SECONDS_MAX = 3_600.0
 CUT_OFF_SECONDS = 0.2
 FAILED_SECONDS = 5.0
 EXPIRE_SECONDS = 5.0
@@ -56,10 +57,11 @@ class Maintenance:
         self._gates = Gates(store.settings, listen)
         self._operator = Operator(store.settings, listen, by="maintenance")
         self._upkeep = Upkeep(store.settings, listen)
+        self._slow_link = Link(plan.url, f"holdfast {plan.name} upkeep", listen)
         self._stirred = ""
         self._schedules = Schedules(store.settings, listen)
         self._followups = Followups(store.settings, listen)
-        self._due = {"look": 0.0, "gates": 0.0, "wake": 0.0, "stir": 0.0, "expire": 0.0, "upkeep": 0.0}
+        self._due = {"look": 0.0, "gates": 0.0, "wake": 0.0, "stir": 0.0, "expire": 0.0}
         # A little shorter than the workers' own: what a dead tree held is taken back as soon as it may be.
         self._lease = max(1.0, plan.lease_seconds * 0.8)
 
@@ -82,6 +84,21 @@ class Maintenance:
                 await self._link.close()
             await asyncio.sleep(pause)
 
+    async def keep_up(self) -> None:
+        """Days, retention and counts, beside the others: they may wait for somebody who reads for an hour."""
+        while True:
+            if not self._holding:
+                await asyncio.sleep(1.0)
+                continue
+            try:
+                await self._slow_link.use(self._upkeep.run, deadline_seconds=UPKEEP_SECONDS_MAX)
+            except LinkLost:
+                pass
+            except psycopg.Error as error:
+                self._listen(StatementFailed("upkeep", str(error).strip()))
+            await self._slow_link.close()
+            await asyncio.sleep(UPKEEP_SECONDS)
+
     async def leave(self) -> None:
         """Let someone else do it from now on."""
         if self._holding:
@@ -103,12 +120,10 @@ class Maintenance:
             ("wake", self._wake),
             ("stir", self._stir),
             ("expire", self._expire),
-            ("upkeep", self._keep_up),
         ):
             if self._due[chore] <= time.monotonic():
-                # Set first: a chore that is cut off comes back soon, but the long one not at once.
-                again = UPKEEP_SECONDS if chore == "upkeep" else CUT_OFF_SECONDS
-                self._due[chore] = time.monotonic() + again
+                # Set first: a chore that is cut off comes back soon.
+                self._due[chore] = time.monotonic() + CUT_OFF_SECONDS
                 try:
                     self._due[chore] = time.monotonic() + await work(conn)
                 except psycopg.Error as error:
@@ -153,7 +168,3 @@ class Maintenance:
         await self._operator.expire(conn)
         await self._operator.reopen(conn)
         return EXPIRE_SECONDS
-
-    async def _keep_up(self, conn: Conn) -> float:
-        await self._upkeep.run(conn)
-        return UPKEEP_SECONDS

@@ -77,7 +77,7 @@ class Supervisor:
             await self._start()
         chores = [self._leases.run(), self._tick(), self._hints.run()]
         if self._plan.until is Until.STOPPED:
-            chores.append(self._maintenance.run())
+            chores += [self._maintenance.run(), self._maintenance.keep_up()]
         tasks = [asyncio.ensure_future(chore) for chore in chores]
         over = asyncio.ensure_future(self._over.wait())
         while not over.done():

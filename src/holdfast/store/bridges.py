@@ -17,8 +17,9 @@ from functools import cache
 from typing import Any, Protocol, TypeAlias
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
-from holdfast.core.errors import NotAConnection
+from holdfast.core.errors import Misused, NotAConnection
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 Values: TypeAlias = Mapping[str, object]
@@ -94,6 +95,15 @@ def _family(conn: object) -> str | None:
     return None
 
 
+def _require_idle(*, busy: bool) -> None:
+    """Inside a transaction of the caller's the commit would not be ours, and might never come."""
+    if busy:
+        raise Misused(
+            "this connection is in a transaction already, so the end of the task would not be committed with "
+            "it: commit before `finish`, or leave conn out"
+        )
+
+
 class _PsycopgAsync:
     def __init__(self, conn: Any) -> None:
         self._conn: psycopg.AsyncConnection[Any] = conn
@@ -105,6 +115,7 @@ class _PsycopgAsync:
 
     @asynccontextmanager
     async def work(self) -> AsyncIterator[object]:
+        _require_idle(busy=self._conn.info.transaction_status is not TransactionStatus.IDLE)
         async with self._conn.transaction():
             yield self._conn
 
@@ -119,6 +130,7 @@ class _PsycopgSync:
 
     @contextmanager
     def work(self) -> Iterator[object]:
+        _require_idle(busy=self._conn.info.transaction_status is not TransactionStatus.IDLE)
         with self._conn.transaction():
             yield self._conn
 
@@ -134,6 +146,7 @@ class _Asyncpg:
 
     @asynccontextmanager
     async def work(self) -> AsyncIterator[object]:
+        _require_idle(busy=self._conn.is_in_transaction())
         async with self._conn.transaction():
             yield self._conn
 

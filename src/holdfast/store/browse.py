@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from holdfast.config import Settings
 from holdfast.core.state import State
@@ -59,7 +59,7 @@ class QueueView:
         """Who paused it, why and until when, or nothing."""
         if self.paused_at is None:
             return ""
-        until = f" until {self.paused_until:%H:%M} UTC" if self.paused_until else ""
+        until = f" until {self.paused_until.astimezone(UTC):%H:%M} UTC" if self.paused_until else ""
         return f"by {self.paused_by}: {self.pause_reason}{until}"
 
 

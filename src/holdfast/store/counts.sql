@@ -1,5 +1,10 @@
 -- What ended when: deltas written by settling groups, rolled up by the minute.
 
+-- name: prune_minutes
+delete from holdfast.settled_minutes m
+where m.minute < coalesce(%(now)s::timestamptz, now()) - make_interval(days => %(days)s::integer);
+
+
 -- name: roll_up
 -- Takes the deltas of closed minutes and adds them to the minutes; safe to run by several at once.
 with taken as (

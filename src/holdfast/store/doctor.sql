@@ -29,11 +29,12 @@ where i.inhparent = 'holdfast.task_history'::regclass
 
 -- name: rights
 select
-    has_schema_privilege('holdfast', 'usage'),
+    (select has_schema_privilege(c.relnamespace, 'usage') from pg_class c where c.oid = 'holdfast.tasks'::regclass),
     coalesce((
         select bool_and(has_table_privilege(quote_ident(t.schemaname) || '.' || quote_ident(t.tablename), 'select, insert, update, delete'))
         from pg_tables t
-        where t.schemaname = 'holdfast' and t.tablename in ('tasks', 'ready', 'waiting', 'running', 'workers')
+        where t.schemaname = (select n.nspname from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = 'holdfast.tasks'::regclass)
+            and t.tablename in ('tasks', 'ready', 'waiting', 'running', 'workers')
     ), false);
 
 

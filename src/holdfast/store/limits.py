@@ -62,7 +62,9 @@ class Limits:
             "weight": limit.weight,
             "by": self._by,
         }
+        before = await self._starts_per_second(conn, full)
         await conn.execute(self._sql["set_limit"], values)
+        await self._rescale(conn, full, before)
         if full == f"kind:{ANY}":
             await conn.execute(self._sql["set_default"])
         # Whoever found it full gave its turn up; now there may be room.
@@ -79,13 +81,29 @@ class Limits:
     async def clear(self, conn: Conn, scope: Scope, name: str) -> bool:
         """Let everything run again; whether there was a limit."""
         full = full_name(scope, name)
+        before = await self._starts_per_second(conn, full)
         rows = await (await conn.execute(self._sql["clear_limit"], {"name": full})).fetchall()
         names = [found for (found,) in rows]
         await conn.execute(self._sql["drop_bare"], {"names": names})
+        await self._rescale(conn, full, before)
         await conn.execute(self._tasks["offer"], {"names": [full]})
         if names:
             self._listen(LimitChanged(full, self._by, cleared=True))
         return bool(names)
+
+    async def _starts_per_second(self, conn: Conn, full: str) -> float | None:
+        row = await (await conn.execute(self._sql["rate"], {"name": full})).fetchone()
+        return None if row is None or row[0] is None else row[0] / row[1]
+
+    async def _rescale(self, conn: Conn, full: str, before: float | None) -> None:
+        """What was spent by the old rate counts by the new one."""
+        if before is None:
+            return
+        now = await self._starts_per_second(conn, full)
+        if now != before:
+            await conn.execute(
+                self._sql["rescale"], {"name": full, "factor": 0.0 if now is None else before / now}
+            )
 
     async def show(self, conn: Conn) -> list[LimitView]:
         """Every limit."""

@@ -41,6 +41,29 @@ with cleared as (
 select c.name from cleared c;
 
 
+-- name: rescale
+-- After a rate was changed: as many starts are owed as before, by the new rate; after it was cleared, none. And
+-- buckets that stand in line for the moment at which the old rate let them are looked at now.
+with matching as materialized (
+    select r.bucket, r.spent_until from holdfast.rates r
+    where r.bucket = %(name)s or right(%(name)s, 2) = '=*' and split_part(r.bucket, '=', 1) || '=*' = %(name)s
+), gone as (
+    delete from holdfast.rates r using matching m where r.bucket = m.bucket and %(factor)s::double precision = 0
+), changed as (
+    update holdfast.rates r
+    set spent_until = now() + (m.spent_until - now()) * %(factor)s::double precision
+    from matching m
+    where r.bucket = m.bucket and m.spent_until > now() and %(factor)s::double precision > 0
+)
+update holdfast.turns t
+set turn = (extract(epoch from clock_timestamp()) * 1000000)::bigint
+where t.bucket in (select m.bucket from matching m) and t.turn > (extract(epoch from clock_timestamp()) * 1000000)::bigint;
+
+
+-- name: rate
+select b.rate_count, b.rate_seconds from holdfast.buckets b where b.name = %(name)s;
+
+
 -- name: drop_bare
 -- What nobody set, paused or parked any more.
 delete from holdfast.buckets b

@@ -70,6 +70,8 @@ async def migrate_up(conn: Conn, schema: str) -> list[Migration]:
             )
         for statement in function_statements(schema):
             await conn.execute(statement)
+        for signature in await _outlived(conn, schema):
+            await conn.execute(in_schema(f"drop function {signature}", schema))
     await ensure_partitions(conn, schema)
     return missing
 
@@ -162,6 +164,18 @@ async def require_no_tasks(conn: Conn, schema: str) -> None:
             f"the schema {schema} holds {row[0]} tasks and {row[1]} that completed, "
             "which going down removes: add --yes"
         )
+
+
+async def _outlived(conn: Conn, schema: str) -> Sequence[str]:
+    """Functions of an earlier version that took other arguments: a call would not know which one is meant."""
+    rows = await conn.execute(
+        "select x.signature from ("
+        " select p.oid::regprocedure::text as signature,"
+        " row_number() over (partition by p.proname order by p.oid desc) as nth"
+        " from pg_proc p where p.pronamespace = %s::regnamespace) x where x.nth > 1",
+        [schema],
+    )
+    return [signature async for (signature,) in rows]
 
 
 async def _functions(conn: Conn, schema: str) -> Sequence[str]:

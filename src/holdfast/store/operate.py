@@ -120,6 +120,10 @@ class Operator:
         """End the pauses whose end has come; answers the queues and buckets."""
         return [name for (name,) in await (await conn.execute(self._sql["reopen"])).fetchall()]
 
+    async def prune_rates(self, conn: Conn, limit: int = 1_000) -> int:
+        """Forget what was spent of rates long ago."""
+        return len(await (await conn.execute(self._sql["prune_rates"], {"limit": limit})).fetchall())
+
     async def prune_keys(self, conn: Conn, limit: int = 1_000) -> int:
         """Forget idempotency keys whose window is over."""
         cursor = await conn.execute(self._sql["prune_keys"], {"limit": limit})

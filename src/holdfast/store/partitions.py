@@ -135,6 +135,12 @@ async def _index(conn: Conn, schema: str, partition: str, column: str) -> bool:
     found = await cursor.fetchone()
     if found is not None and found[0]:
         return False
+    building = await conn.execute(
+        "select from pg_stat_progress_create_index p where p.index_relid = to_regclass(%s)",
+        [f"{schema}.{name}"],
+    )
+    if await building.fetchone() is not None:
+        return False
     if found is not None:
         # What a maker that died half way left behind is of no use to anyone.
         await conn.execute(sql.SQL("drop index concurrently {}").format(sql.Identifier(schema, name)))

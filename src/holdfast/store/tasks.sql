@@ -44,7 +44,12 @@ create or replace function holdfast.reserve_keys(
     keys text[],
     uniques text[],
     key_seconds double precision,
-    clock timestamptz
+    clock timestamptz,
+    versions smallint[] default null,
+    expires_ats timestamptz[] default null,
+    bucket_names text[] default null,
+    attempts_max smallint[] default null,
+    timeouts real[] default null
 ) returns table (given uuid, existing uuid)
 language plpgsql
 as $$
@@ -54,6 +59,7 @@ declare
     one record;
     holder uuid;
     queued boolean;
+    moved boolean;
     window_end timestamptz := clock + make_interval(secs => key_seconds);
 begin
     -- Plain keys, in one statement; a key whose window is over is taken over.
@@ -101,10 +107,12 @@ begin
     for one in
         select distinct on (coalesce(u.kind, kinds[1]), u.key)
             u.id, coalesce(u.kind, kinds[1]) as kind, u.key, u.uniqueness, u.payload, u.priority,
+            coalesce(u.version, case when cardinality(versions) = 1 then versions[1] end, 1::smallint) as version,
+            u.expires_at, u.bucket, u.max_attempts, u.timeout,
             greatest(coalesce(u.run_at, clock), clock) as run_at,
             array_agg(u.id) over (partition by coalesce(u.kind, kinds[1]), u.key) as all_ids
-        from unnest(ids, kinds, payloads, priorities, run_ats, keys, uniques) with ordinality
-            as u (id, kind, payload, priority, run_at, key, uniqueness, ordinal)
+        from unnest(ids, kinds, payloads, priorities, run_ats, keys, uniques, versions, expires_ats, bucket_names, attempts_max, timeouts) with ordinality
+            as u (id, kind, payload, priority, run_at, key, uniqueness, version, expires_at, bucket, max_attempts, timeout, ordinal)
         where u.key is not null and u.uniqueness in ('queued', 'replace')
         order by coalesce(u.kind, kinds[1]), u.key, case when u.uniqueness = 'queued' then u.ordinal else - u.ordinal end
     loop
@@ -141,22 +149,27 @@ begin
                     returning r.id
                 ), stepped_out as (
                     delete from holdfast.waiting w where w.id = holder returning w.id
-                ), held as (
-                    update holdfast.tasks t
-                    set payload = one.payload, run_at = one.run_at, priority = coalesce(one.priority, t.priority)
-                    where t.id = holder and t.mark = 'paused'
-                    returning t.id
-                ), changed as (
-                    update holdfast.tasks t
-                    set payload = one.payload, run_at = one.run_at, priority = coalesce(one.priority, t.priority)
-                    from (select id from dropped union all select id from stepped_out) d
-                    where t.id = d.id and t.mark is null
-                    returning t.*
-                ), placed as (
-                    insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket, position)
-                    select c.run_at, c.id, c.timeout_seconds, c.priority, c.queue, c.kind, c.bucket, c.position from changed c
                 )
-                select exists (select from changed) or exists (select from held) into queued;
+                select exists (select from dropped) or exists (select from stepped_out) into moved;
+                update holdfast.tasks t
+                set payload = one.payload, run_at = one.run_at, priority = coalesce(one.priority, t.priority), version = one.version,
+                    expires_at = one.expires_at, max_attempts = one.max_attempts, timeout_seconds = one.timeout,
+                    -- One that comes after others goes on doing so.
+                    bucket = case when left(t.bucket, 6) = 'after:' or left(one.bucket, 6) = 'after:' then t.bucket else one.bucket end,
+                    position = case when t.bucket is not distinct from one.bucket then t.position
+                        when one.bucket like 'lane:%' or one.bucket like 'lane!:%' then nextval('holdfast.lane_position') end
+                where t.id = holder and (t.mark = 'paused' or moved and t.mark is null);
+                queued := found;
+                if queued then
+                    update holdfast.task_keys k
+                    set payload_hash = md5(one.payload::text)::uuid, expires_at = greatest(k.expires_at, one.run_at)
+                    where k.kind = one.kind and k.key = one.key;
+                end if;
+                if moved then
+                    insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket, position)
+                    select t.run_at, t.id, t.timeout_seconds, t.priority, t.queue, t.kind, t.bucket, t.position
+                    from holdfast.tasks t where t.id = holder;
+                end if;
             end if;
             exit when queued;
             -- It may have moved between these looks: unless it runs or has ended now, look again.
@@ -245,7 +258,9 @@ begin
     clock := clock_timestamp();
     if keys is not null then
         for given, existing in
-            select * from holdfast.reserve_keys(ids, kinds, payloads, priorities, run_ats, keys, uniques, key_seconds, clock)
+            select * from holdfast.reserve_keys(
+                ids, kinds, payloads, priorities, run_ats, keys, uniques, key_seconds, clock, versions, expires_ats, bucket_names, attempts_max, timeouts
+            )
         loop
             known := known || given;
             return next;
@@ -474,16 +489,19 @@ $$;
 
 
 -- name: install_offer
--- Gives a turn to those of these buckets that have tasks and no turn yet. Waits for whoever is serving one
--- of them just now, because that one may have found it full.
-create or replace function holdfast.offer(names text[]) returns void
+-- Gives a turn to those of these buckets that have tasks and no turn yet, in the name of the first task, or of the
+-- first in a queue that is served. Waits for whoever is serving one of them just now, because that one may have found it full.
+create or replace function holdfast.offer(names text[], live text[] default null) returns void
 language sql
 as $$
     insert into holdfast.turns as t (turn, bucket, queue, kind)
     select (extract(epoch from clock_timestamp()) * 1000000)::bigint, n.name, w.queue, w.kind
     from (select distinct u.name from unnest(names) as u (name) where left(u.name, 6) <> 'after:') n
     cross join lateral (
-        select c.queue, c.kind from holdfast.waiting c where c.bucket = n.name order by c.priority, c.position, c.id limit 1
+        select c.queue, c.kind from holdfast.waiting c
+        where c.bucket = n.name and (live is null or c.queue = any (live))
+        order by c.priority, c.position, c.id
+        limit 1
     ) w
     order by n.name
     -- One that is there is held until the caller commits, and so is looked at after that.
@@ -856,6 +874,7 @@ begin
             select c.place, c.kind, c.queue, t.nth as bucket_nth, ceil(row_number() over (partition by t.nth order by c.priority, c.position, c.id) / t.weight) as round
             from unnest(turned, takes, weights) with ordinality as t (bucket, take, weight, nth)
             cross join lateral (
+                select i.* from (
                 select w.ctid as place, w.kind, w.queue, w.priority, w.position, w.id
                 from holdfast.waiting w
                 where w.bucket = t.bucket
@@ -869,15 +888,16 @@ begin
                     and w.queue <> all (paused_queues)
                     and (w.kind <> all (limited_kinds) or 'kind:' || w.kind = any (doors))
                     and (w.queue <> all (limited_queues) or 'queue:' || w.queue = any (doors))
-                    -- In a lane only the first of all that have not ended may start, wherever it stands.
-                    and (t.bucket not like 'lane%' or not exists (
-                        select from holdfast.tasks e
-                        where e.bucket = w.bucket and e.position < w.position
-                            and (e.mark is null or t.bucket like 'lane!:%' and e.mark in ('failed', 'paused'))
-                    ))
                 order by w.priority, w.position, w.id
                 limit t.take
                 for update skip locked
+                ) i
+                -- In a lane only the first of all that have not ended may start, wherever it stands; so no other is looked at.
+                where t.bucket not like 'lane%' or not exists (
+                    select from holdfast.tasks e
+                    where e.bucket = t.bucket and e.position < i.position
+                        and (e.mark is null or t.bucket like 'lane!:%' and e.mark in ('failed', 'paused'))
+                )
             ) c
             where t.take > 0
         ), ranked as (
@@ -1495,8 +1515,15 @@ select holdfast.offer(array(
 
 
 -- name: stir
--- Gives a turn to buckets that have none, page by page: whoever should have given it may have died.
-with recursive places as (
+-- Gives a turn to buckets that have none, page by page: whoever should have given it may have died. Or the first
+-- task is in a queue that nobody serves, and holds up those in others.
+with recursive live as materialized (
+    select nullif(array(
+        select distinct u.queue from holdfast.workers w cross join unnest(w.queues) as u (queue)
+        where w.lost_at is null and w.lease_expires_at > now()
+            and not exists (select from holdfast.queues q where q.name = u.queue and q.paused_at is not null)
+    ), '{}') as queues
+), places as (
     (select w.bucket, 1 as nth from holdfast.waiting w where w.bucket > %(after)s and left(w.bucket, 6) <> 'after:' order by w.bucket limit 1)
     union all
     select (select w.bucket from holdfast.waiting w where w.bucket > p.bucket and left(w.bucket, 6) <> 'after:' order by w.bucket limit 1), p.nth + 1
@@ -1505,7 +1532,10 @@ with recursive places as (
 ), missing as materialized (
     select p.bucket from places p
     cross join lateral (
-        select w.queue, w.kind from holdfast.waiting w where w.bucket = p.bucket order by w.priority, w.position, w.id limit 1
+        select w.queue, w.kind from holdfast.waiting w
+        where w.bucket = p.bucket and ((select l.queues from live l) is null or w.queue = any ((select l.queues from live l)::text[]))
+        order by w.priority, w.position, w.id
+        limit 1
     ) h
     where p.bucket is not null and not exists (
         -- Nor one in the name of a task that is not the first any more.
@@ -1515,7 +1545,7 @@ with recursive places as (
 select
     (select count(*) from missing),
     (select max(p.bucket) from places p where (select count(*) from places) >= %(limit)s),
-    holdfast.offer(array(select m.bucket from missing m));
+    holdfast.offer(array(select m.bucket from missing m), (select l.queues from live l));
 
 
 -- name: note_late
@@ -1574,7 +1604,9 @@ join holdfast.tasks t on t.id = r.id
 where w.id is null
     or w.lost_at is not null
     or r.deadline_at < now() - make_interval(secs => %(grace)s::double precision)
-limit %(limit)s;
+-- All that a worker held at once: the last of them did not run alone because the others were taken back before it.
+order by r.worker
+fetch first %(limit)s rows with ties;
 
 
 -- name: register_worker
@@ -1794,14 +1826,14 @@ with facts as materialized (
     returning r.id
 ), stepped_out as (
     delete from holdfast.waiting w
-    using facts f
-    where w.id = f.id
+    where w.ctid = any (array(select c.ctid from holdfast.waiting c join facts f on f.id = c.id for update of c skip locked))
     returning w.id
 ), held as (
     update holdfast.tasks t
     set mark = 'cancelled', marked_at = now(), mark_reason = 'expired'
-    from facts f
-    where t.id = f.id and t.mark = 'paused'
+    where t.ctid = any (array(
+        select c.ctid from holdfast.tasks c join facts f on f.id = c.id where c.mark = 'paused' for update of c skip locked
+    ))
     returning t.id
 ), changed as (
     update holdfast.tasks t
@@ -2059,6 +2091,15 @@ on conflict (queue) do update
 set due_at = excluded.due_at
 where w.due_at <= clock_timestamp()
 returning w.queue;
+
+
+-- name: prune_rates
+-- What was spent of rates so long ago that it counts no more.
+delete from holdfast.rates r
+where r.ctid = any (array(
+    select c.ctid from holdfast.rates c where c.spent_until < now() - interval '1 hour' limit %(limit)s for update skip locked
+))
+returning r.bucket;
 
 
 -- name: prune_keys

@@ -1,5 +1,7 @@
 """What keeps the tables small and the counts right; run by whichever worker has maintenance."""
 
+import time
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 import psycopg
@@ -13,6 +15,11 @@ from holdfast.store.pool import Conn
 from holdfast.store.sql import load
 
 CANCELLED_DAYS = 30
+MINUTES_DAYS = 90
+PRUNE_LIMIT = 1_000
+ROLL_LIMIT = 10_000
+# In a round no longer is spent on one chore: what is left then is done in the next.
+CHORE_SECONDS = 5.0
 
 
 class Upkeep:
@@ -30,14 +37,17 @@ class Upkeep:
         """Everything once. What may wait for a reader, or needs the owner's rights, comes last."""
         today = now.date() if now is not None else None
         created = await ensure_partitions(conn, self._schema, today)
-        await self._operator.expire(conn)
-        await self._operator.reopen(conn)
-        await self._operator.prune_keys(conn)
-        await self._operator.prune_cancel_requests(conn)
+        operator = self._operator
+        await _all(lambda: operator.prune_keys(conn, PRUNE_LIMIT), PRUNE_LIMIT)
+        await _all(lambda: operator.prune_rates(conn, PRUNE_LIMIT), PRUNE_LIMIT)
+        await operator.prune_cancel_requests(conn)
         await self._followups.prune(conn)
-        await self._operator.prune_workers(conn)
-        await self._operator.prune_cancelled(conn, CANCELLED_DAYS, now=now)
-        await self.roll_up(conn, now)
+        await operator.prune_workers(conn)
+        await _all(
+            lambda: operator.prune_cancelled(conn, CANCELLED_DAYS, now=now, limit=PRUNE_LIMIT), PRUNE_LIMIT
+        )
+        await _all(lambda: self.roll_up(conn, now, ROLL_LIMIT), ROLL_LIMIT)
+        await conn.execute(self._sql["prune_minutes"], {"now": now, "days": MINUTES_DAYS})
         dropped: list[str] = []
         try:
             dropped = await drop_old_partitions(conn, self._schema, today)
@@ -47,10 +57,17 @@ class Upkeep:
         if created or dropped:
             self._listen(PartitionsChanged(created, dropped))
 
-    async def roll_up(self, conn: Conn, now: datetime | None = None, limit: int = 10_000) -> int:
+    async def roll_up(self, conn: Conn, now: datetime | None = None, limit: int = ROLL_LIMIT) -> int:
         """Add closed minutes to the counts."""
         cursor = await conn.execute(self._sql["roll_up"], {"now": now, "limit": limit})
         row = await cursor.fetchone()
         assert row is not None, "a count always answers"
         rolled: int = row[0]
         return rolled
+
+
+async def _all(work: Callable[[], Awaitable[int]], limit: int) -> None:
+    """Again and again while there is as much as fits into one go, and time."""
+    until = time.monotonic() + CHORE_SECONDS
+    while await work() >= limit and time.monotonic() < until:
+        pass
