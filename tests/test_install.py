@@ -64,7 +64,9 @@ async def test_the_wheel_is_enough_for_a_first_task(
 
 def test_a_base_install_stays_small(environment: Path) -> None:
     (packages,) = environment.glob("lib/*/site-packages")
-    size = sum(path.stat().st_size for path in packages.rglob("*") if path.is_file())
+    # What running it leaves behind was not installed, and depends on which tests ran before this one.
+    files = [path for path in packages.rglob("*") if path.is_file() and path.parent.name != "__pycache__"]
+    size = sum(path.stat().st_size for path in files)
     sys.stdout.write(f"{size / 1024 / 1024:.1f} MB\n")
     assert size <= BYTES_MAX
 
