@@ -39,8 +39,11 @@ async def test_a_kind_runs_no_more_than_its_limit_whoever_claims(world: World, l
     for _ in range(8):
         await world.enqueue()
     other = [await world.enqueue("free") for _ in range(4)]
+    second = str(uuid4())
+    for worker in (world.worker, second):
+        await world.register(worker, ["default"])
     found = await claim_all(world)
-    found += await claim_all(world, worker=str(uuid4()))
+    found += await claim_all(world, worker=second)
     kinds = Counter(claim.kind for claim in found)
     assert kinds == {"mail.send": 3, "free": len(other)}
     await world.settle(*((claim, Released(Release.DRAINED)) for claim in found if claim.kind == "mail.send"))
