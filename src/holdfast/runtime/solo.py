@@ -266,6 +266,9 @@ def _fork_one(descriptor: int, orders: socket.socket, handlers: Handlers, finish
         die_with_parent(server)
         _child(socket.socket(fileno=descriptor), handlers, finisher)
         status = 0
+    except ConnectionError:
+        # Whoever asked for it is gone, and nobody is left to tell.
+        status = 0
     except BaseException:  # noqa: BLE001 (the process ends here, and says why)
         traceback.print_exc()
     finally:
