@@ -69,6 +69,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     chosen = parser.parse_args()
     names = chosen.names or list(FAULTS)
+    if unknown := sorted(set(names) - set(FAULTS)):
+        parser.error(f"there is no fault called {', '.join(unknown)}")
     missed: list[Answer] = []
     with postgres(15) as url, ThreadPoolExecutor(chosen.jobs) as pool:
         os.environ["HOLDFAST_TEST_URL"] = url
