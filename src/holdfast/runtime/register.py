@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import psycopg
 
@@ -26,9 +27,11 @@ async def register(link: Link, store: TaskStore, worker: str, plan: Plan, handle
     schedules = Schedules(store.settings, store.listen, by=CODE)
 
     async def enter(conn: Conn) -> None:
-        await store.register(
-            conn, worker, plan.name, plan.lease_seconds, queues=plan.queues, kinds=sorted(handlers)
-        )
+        # Of an earlier try the answer may have been lost, and not the row.
+        with suppress(psycopg.errors.UniqueViolation):
+            await store.register(
+                conn, worker, plan.name, plan.lease_seconds, queues=plan.queues, kinds=sorted(handlers)
+            )
 
     async def until_done(what: str, work: Callable[[Conn], Awaitable[None]]) -> None:
         backoff = Backoff()
@@ -38,9 +41,6 @@ async def register(link: Link, store: TaskStore, worker: str, plan: Plan, handle
             except LinkLost:
                 await asyncio.sleep(backoff.next())
             except psycopg.Error as error:
-                if work is enter and isinstance(error, psycopg.errors.UniqueViolation):
-                    # The answer to an earlier try was lost, not the row.
-                    return None
                 store.listen(StatementFailed(what, str(error).strip()))
                 await asyncio.sleep(backoff.next() * 10)
 
