@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import math
 import os
 import random
 import signal
@@ -42,6 +43,8 @@ class Pressure:
     chance: random.Random
     deaths: list[float] = field(default_factory=list)
     lost: list[tuple[float, float]] = field(default_factory=list)
+    slower: float = 1.0
+    waited_until: float = math.inf
 
     def kill(self) -> None:
         """An executor, or sometimes a whole tree, which is started again."""
@@ -82,6 +85,8 @@ class Pressure:
             if dealt < kills and left < tasks * (kills - dealt) / (kills + 1):
                 self.kill()
                 dealt += 1
+            if self.waited_until == math.inf and not await _waits(conn):
+                self.waited_until = time.monotonic()
             await asyncio.sleep(0.05)
 
 
@@ -95,6 +100,17 @@ async def _left(conn: Conn) -> int:
     return left
 
 
+async def _waits(conn: Conn) -> bool:
+    """Whether a task could start now if there were room; not so what the dead hold or backs off."""
+    row = await (
+        await conn.execute(
+            "select exists (select from holdfast.ready where run_at <= now())"
+            " or exists (select from holdfast.waiting)"
+        )
+    ).fetchone()
+    return row == (True,)
+
+
 async def _set(url: str, limits: dict[str, Limit], scope: Scope = Scope.KIND) -> None:
     async with await connect(url) as conn:
         for name, limit in limits.items():
@@ -104,16 +120,15 @@ async def _set(url: str, limits: dict[str, Limit], scope: Scope = Scope.KIND) ->
 async def _running(pressure: Pressure, kind: str, limit: int, tasks: int, kills: int) -> dict[str, object]:
     """One limit: never above, and used while work waits."""
     await _set(pressure.url, {kind: Limit(running=limit)})
-    seconds = [pressure.chance.uniform(0.001, 0.02) for _ in range(tasks)]
+    seconds = [pressure.slower * pressure.chance.uniform(0.001, 0.02) for _ in range(tasks)]
     found = await pressure.run([NewTask(kind, json.dumps({"seconds": one})) for one in seconds], kills)
+    leases = [(death, max(until, death + LEASE)) for death, until in pressure.lost]
     return {
         "limit": limit,
         "tasks": len({one.task for one in found}),
         "at once": most_at_once(found),
-        "used": round(used(found, limit, pressure.lost), 3),
-        "used, leases of the dead left out": round(
-            used(found, limit, [(death, max(until, death + LEASE)) for death, until in pressure.lost]), 3
-        ),
+        "used": round(used(found, limit, pressure.lost, pressure.waited_until), 3),
+        "used, leases of the dead left out": round(used(found, limit, leases, pressure.waited_until), 3),
         "full again after a tree's death, s": _back(found, limit, pressure),
     }
 
@@ -238,7 +253,7 @@ TASKS = 20_000
 SIZES = {"fairness": 50_000, "lanes": 50_000}
 
 
-def play(scene: str, tasks: int, kills: int, seed: int) -> dict[str, object]:
+def play(scene: str, tasks: int, kills: int, seed: int, slower: float = 1.0) -> dict[str, object]:
     """One scene on a cluster and workers of its own."""
     with ExitStack() as stack:
         server = stack.enter_context(postgres(15))
@@ -252,7 +267,7 @@ def play(scene: str, tasks: int, kills: int, seed: int) -> dict[str, object]:
             stack.callback(tree.close)
             tree.start(*OPTIONS)
         asyncio.run(_ready(trees))
-        pressure = Pressure(url, trees, random.Random(seed))
+        pressure = Pressure(url, trees, random.Random(seed), slower=slower)
         report = asyncio.run(SCENES[scene](pressure, tasks, kills))
         said = "".join(tree.said() for tree in trees)
         assert "Traceback" not in said, said[said.find("Traceback") :][:3_000]
@@ -274,13 +289,14 @@ def main() -> int:
     parser.add_argument("--only", choices=SCENES, action="append")
     parser.add_argument("--tasks", type=int, help="of each scene, where it is not the usual number")
     parser.add_argument("--kills", type=int, default=6)
+    parser.add_argument("--slower", type=float, default=1.0, help="so many times as long as 1 to 20 ms")
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3)))
     parser.add_argument("--write", metavar="FILE")
     chosen = parser.parse_args()
     report: dict[str, object] = {"seed": chosen.seed, "workers": TREES * PROCESSES}
     for scene in chosen.only or SCENES:
         tasks = chosen.tasks or SIZES.get(scene, TASKS)
-        report[scene] = play(scene, tasks, chosen.kills, chosen.seed)
+        report[scene] = play(scene, tasks, chosen.kills, chosen.seed, chosen.slower)
         sys.stdout.write(f"{scene}: {json.dumps(report[scene])}\n")
         sys.stdout.flush()
     if chosen.write:

@@ -43,9 +43,11 @@ def most_at_once(found: Iterable[Interval]) -> int:
     return most
 
 
-def used(found: Sequence[Interval], limit: int, without: Sequence[tuple[float, float]]) -> float:
+def used(
+    found: Sequence[Interval], limit: int, without: Sequence[tuple[float, float]], waited_until: float
+) -> float:
     """The share of the limit that was used while work waited, some stretches of time left out."""
-    first, last = found[0].began, found[-1].began
+    first, last = found[0].began, min(waited_until, found[-1].began)
     moments = sorted([(one.began, 1) for one in found] + [(one.ended, -1) for one in found])
     area = time = 0.0
     now = 0
