@@ -139,6 +139,11 @@ class Ours:
     @staticmethod
     def install(conn: Connection[TupleRow], schema: str = "holdfast") -> None:
         """Make its tables."""
+        # What a killed worker had begun goes on until the server notices.
+        conn.execute(
+            "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
+            " where datname = current_database() and application_name like 'holdfast%'"
+        )
         conn.execute(sql.SQL("drop schema if exists {} cascade").format(sql.Identifier(schema)))
         asyncio.run(_migrate(conn.info.dsn, schema))
 

@@ -182,7 +182,7 @@ FAULTS = (
         "child-not-released": Fault(
             SUPERVISOR, "        self._errands.send(self._burials.bury(child))\n", ""
         ),
-        "renewal-stops": Fault("runtime/leases.py", "        if not children:\n", "        if True:\n"),
+        "renewal-stops": Fault("runtime/renewals.py", "        if not children:\n", "        if True:\n"),
         "lease-outlived": Fault(
             SUPERVISOR, "if asleep or now < child.lease_until - margin or not child.ready:", "if True:"
         ),

@@ -7,7 +7,8 @@ from holdfast.api.codec import Codec
 from holdfast.api.declare import KindOptions, check, declare, gather
 from holdfast.api.desk import Desk
 from holdfast.api.handles import TaskHandle
-from holdfast.api.kinds import Intake, Kind
+from holdfast.api.kinds import Kind
+from holdfast.api.sender import Sender
 from holdfast.config import Settings
 from holdfast.core.errors import BadHandler
 from holdfast.core.handler import GATHER_SECONDS, GATHER_SIZE, Bulk, Handler, Handlers, Isolation, Task
@@ -33,7 +34,7 @@ class Holdfast:
         self._kinds: dict[str, Kind[Any]] = {}
         self._desk = Desk(self.settings)
         self._operator = Operator(self.settings, by="app")
-        self._intake = Intake(Enqueuer(self.settings), self._desk, self._operator)
+        self._sender = Sender(Enqueuer(self.settings), self._desk, self._operator)
 
     @property
     def handlers(self) -> Handlers:
@@ -81,7 +82,7 @@ class Holdfast:
         return take
 
     def _add(self, function: Callable[..., Any], declared: tuple[Handler, Codec]) -> Kind[Any]:
-        made: Kind[Any] = Kind(function, *declared, self._intake)
+        made: Kind[Any] = Kind(function, *declared, self._sender)
         theirs = {name: other.name for other in self._kinds.values() for name in other.handler.schedule_names}
         for name in made.handler.schedule_names:
             if name in theirs:
@@ -94,7 +95,7 @@ class Holdfast:
 
     async def enqueue_many(self, tasks: Sequence[NewTask], *, conn: object | None = None) -> list[TaskHandle]:
         """Add tasks of any kinds, made with `kind.new(…)`, in one statement."""
-        return await self._intake.enqueue(tasks, conn)
+        return await self._sender.enqueue(tasks, conn)
 
     def handle(self, task_id: str) -> TaskHandle:
         """A handle to a task by its id, whoever enqueued it."""

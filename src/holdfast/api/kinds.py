@@ -2,24 +2,17 @@
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
 
-import psycopg
-
 from holdfast.api.codec import Codec
-from holdfast.api.desk import Desk
 from holdfast.api.handles import TaskHandle
+from holdfast.api.sender import Sender
 from holdfast.core.errors import Misused
 from holdfast.core.handler import Bulk, Handler, Task
 from holdfast.core.limit import bucket_of_key, bucket_of_lane
 from holdfast.core.outcome import Duration, as_seconds
-from holdfast.core.task import PRIORITIES, Enqueued, NewTask, Unique
-from holdfast.store.bridges import bridge_async, bridge_sync
-from holdfast.store.enqueue import Enqueuer
-from holdfast.store.operate import Operator
-from holdfast.store.pool import Conn
+from holdfast.core.task import PRIORITIES, NewTask, Unique
 
 P = TypeVar("P")
 Moment = datetime | timedelta
@@ -44,49 +37,16 @@ class TaskOptions(TypedDict, total=False):
     id: str
 
 
-class Intake:
-    """Where tasks are handed in: the enqueuer, and the app's own connections."""
-
-    def __init__(self, enqueuer: Enqueuer, desk: Desk, operator: Operator) -> None:
-        self.desk = desk
-        self.operator = operator
-        self._enqueuer = enqueuer
-
-    async def enqueue(self, tasks: Sequence[NewTask], conn: object | None) -> list[TaskHandle]:
-        """In the caller's transaction, or in one of its own."""
-        if conn is not None:
-            return self._handles(await self._enqueuer.enqueue(bridge_async(conn), tasks))
-        return self._handles(await self.desk.use(lambda own: self._enqueue(own, tasks)))
-
-    def enqueue_sync(self, tasks: Sequence[NewTask], conn: object | None) -> list[TaskHandle]:
-        """The same, where calls block."""
-        if conn is not None:
-            return self._handles(self._enqueuer.enqueue_sync(bridge_sync(conn), tasks))
-        return self._handles(self.desk.use_sync(lambda own: self._enqueue_sync(own, tasks)))
-
-    async def _enqueue(self, own: Conn, tasks: Sequence[NewTask]) -> list[Enqueued]:
-        # All of them or none, though those that come after others take a statement each.
-        async with own.transaction() if any(task.after for task in tasks) else nullcontext():
-            return await self._enqueuer.enqueue(bridge_async(own), tasks)
-
-    def _enqueue_sync(self, own: "psycopg.Connection[Any]", tasks: Sequence[NewTask]) -> list[Enqueued]:
-        with own.transaction() if any(task.after for task in tasks) else nullcontext():
-            return self._enqueuer.enqueue_sync(bridge_sync(own), tasks)
-
-    def _handles(self, enqueued: Iterable[Enqueued]) -> list[TaskHandle]:
-        return [TaskHandle(one.id, one.created, self.desk, self.operator) for one in enqueued]
-
-
 class Kind(Generic[P]):
     """A function with a name that tasks are enqueued under; called, it is the function itself."""
 
-    def __init__(self, function: Callable[..., Any], handler: Handler, codec: Codec, intake: Intake) -> None:
+    def __init__(self, function: Callable[..., Any], handler: Handler, codec: Codec, sender: Sender) -> None:
         functools.update_wrapper(self, function)
         self.name = handler.kind
         self.handler = handler
         self._function = function
         self._codec = codec
-        self._intake = intake
+        self._sender = sender
 
     def __call__(self, task: Task[P] | Bulk[P]) -> Any:
         """Call the handler as the plain function that it is."""
@@ -103,7 +63,7 @@ class Kind(Generic[P]):
         self, payload: P, *, conn: object | None = None, **options: Unpack[TaskOptions]
     ) -> TaskHandle:
         """Add one task: in the transaction of `conn`, or at once on a connection of the app's own."""
-        (handle,) = await self._intake.enqueue([self.new(payload, **options)], conn)
+        (handle,) = await self._sender.enqueue([self.new(payload, **options)], conn)
         return handle
 
     async def enqueue_many(
@@ -115,13 +75,13 @@ class Kind(Generic[P]):
                 f"one key or id cannot stand for many {self.name} tasks: make each with "
                 f"{self.name}'s new(payload, key=…) and pass them to app.enqueue_many"
             )
-        return await self._intake.enqueue([self.new(payload, **options) for payload in payloads], conn)
+        return await self._sender.enqueue([self.new(payload, **options) for payload in payloads], conn)
 
     def enqueue_sync(
         self, payload: P, *, conn: object | None = None, **options: Unpack[TaskOptions]
     ) -> TaskHandle:
         """Add one task where calls block: with a psycopg Connection, a SQLAlchemy Session or Connection."""
-        (handle,) = self._intake.enqueue_sync([self.new(payload, **options)], conn)
+        (handle,) = self._sender.enqueue_sync([self.new(payload, **options)], conn)
         return handle
 
 

@@ -27,10 +27,10 @@ from holdfast.runtime.burials import Burials
 from holdfast.runtime.child import Child, Leaving
 from holdfast.runtime.errands import Errands
 from holdfast.runtime.hints import Hints
-from holdfast.runtime.leases import Leases
 from holdfast.runtime.link import LinkLost
 from holdfast.runtime.maintenance import Maintenance
 from holdfast.runtime.plan import Plan, Until
+from holdfast.runtime.renewals import Renewals
 from holdfast.runtime.wire import Order, Report
 from holdfast.store.tasks import TaskStore
 
@@ -59,7 +59,7 @@ class Supervisor:
         self._children: set[Child] = set()
         # The dead in whose place another is about to be started.
         self._awaited: set[Child] = set()
-        self._leases = Leases(plan, store, self._children, self._lost)
+        self._renewals = Renewals(plan, store, self._children, self._lost)
         self._errands = Errands(self._failed)
         self._signals = 0
         self._failures = 0
@@ -75,7 +75,7 @@ class Supervisor:
                 loop.add_signal_handler(number, self._told_to_leave)
         for _ in range(self._plan.processes):
             await self._start()
-        chores = [self._leases.run(), self._tick(), self._hints.run()]
+        chores = [self._renewals.run(), self._tick(), self._hints.run()]
         if self._plan.until is Until.STOPPED:
             chores += [self._maintenance.run(), self._maintenance.keep_up()]
         tasks = [asyncio.ensure_future(chore) for chore in chores]
@@ -223,7 +223,7 @@ class Supervisor:
             for child in list(self._children):
                 self._mind(child, now, asleep=woke)
             if woke:
-                self._errands.send(self._leases.renew_now())
+                self._errands.send(self._renewals.renew_now())
 
     def _mind(self, child: Child, now: float, *, asleep: bool) -> None:
         if now > child.leave_by:

@@ -16,7 +16,7 @@ from holdfast.store.tasks import TaskStore
 RECONCILE_EVERY = 10
 
 
-class Leases:
+class Renewals:
     """Renews; `lost` is told of each executor whose lease the database does not know any more."""
 
     def __init__(
