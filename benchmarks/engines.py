@@ -209,6 +209,7 @@ class Ours:
                 "at_once": limit,
                 "known": [f"kind.{i}" for i in range(KINDS)],
                 "epoch": 0,
+                "lowest": 0,
                 "timeout": 600.0,
                 "worker": self._worker,
             },

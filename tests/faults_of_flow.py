@@ -57,6 +57,16 @@ FLOW = {
         "where %(by)s <> 'code' or b.set_by is null or b.set_by in ('code', 'default');",
         "where %(by)s <> '';",
     ),
+    "slots-floor-passes-an-open-lease": Fault(
+        SQL,
+        "select least(\n    pg_snapshot_xmin(pg_current_snapshot())::text::bigint,",
+        "select least(\n    pg_snapshot_xmax(pg_current_snapshot())::text::bigint,",
+    ),
+    "slots-floor-passes-a-held-slot": Fault(
+        SQL,
+        "    (select s.number from holdfast.slots s where s.number >= %(lowest)s::bigint",
+        "    (select s.number from holdfast.slots s where false and s.number >= %(lowest)s::bigint",
+    ),
     "at-once-beyond-the-limit": Fault(
         SQL, "else b.capacity end - coalesce(u.slots, 0)) as slots", "else b.capacity end) as slots"
     ),
@@ -99,7 +109,7 @@ FLOW = {
     "prefetch-beyond-slots": Fault("store/slots.py", "self._used[name] += 1", "pass"),
     "old-connection-frees-again": Fault(
         SQL,
-        "where s.bucket = f.name and s.worker = holder and s.epoch = of_epoch",
+        "where s.bucket = f.name and s.number >= lowest and s.worker = holder and s.epoch = of_epoch",
         "where s.bucket = f.name and s.worker = holder",
     ),
     "turn-never-offered-again": Fault(

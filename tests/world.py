@@ -58,6 +58,9 @@ select 'limit ' || b.name || ' of ' || b.capacity || ' has leased ' || sum(s.slo
 from holdfast.buckets b join holdfast.slots s on s.bucket = b.name
 group by b.name having sum(s.slots) > b.capacity
 union all
+select 'two rows of slots of one worker: ' || s.bucket
+from holdfast.slots s group by s.worker, s.bucket having count(*) > 1
+union all
 select 'a lane with two: ' || s.bucket
 from holdfast.slots s where s.bucket like 'lane%' group by s.bucket having sum(s.slots) > 1
 union all
@@ -102,6 +105,7 @@ class World:
         self.operator = Operator(settings, self.events.append, by="ada")
         self.policy = Policy(max_attempts=3, jitter=random.Random(7))
         self.worker = str(uuid4())
+        self.lowest = 0
         self._registered: set[str] = set()
         self._stack = AsyncExitStack()
 
@@ -148,13 +152,14 @@ class World:
         await self.register(worker)
         cursor = await conn.execute("select distinct kind from holdfast.tasks")
         there = [kind for (kind,) in await cursor.fetchall()]
-        at_once = AtOnce(limit, kinds or there)
+        self.lowest = await self.store.leasing.slots_floor(conn, self.lowest)
+        at_once = AtOnce(limit, kinds or there, lowest=self.lowest)
         claimed = await self.store.claim(conn, Floor(queues), worker, limit, at_once=at_once)
         claims = list(claimed.claims)
         if len(claims) < limit:
             turns = Turns(queues, kinds or there)
             claims += await self.store.leasing.claim_waiting(
-                conn, turns, worker, limit - len(claims), kinds=kinds
+                conn, turns, worker, limit - len(claims), kinds=kinds, lowest=self.lowest
             )
         return claims
 
@@ -176,7 +181,7 @@ class World:
         for claim, _ in settled.accepted:
             if claim.limits:
                 await self.store.leasing.free_slots(
-                    conn or self.conn, claim.worker, 0, dict.fromkeys(claim.limits, 1)
+                    conn or self.conn, claim.worker, 0, dict.fromkeys(claim.limits, 1), self.lowest
                 )
         return settled
 

@@ -60,8 +60,9 @@ async def test_the_hot_statements_read_no_table_whole(world: World, direct_url: 
         "froms": [lane.start for lane in lanes],
         "tos": [lane.end for lane in lanes],
     }
-    alone = {"limit": 100, "timeout": 600.0, "worker": world.worker, "at_once": 100, "known": [], "epoch": 0}
-    claim = await plan(conn, "claim", arrays | alone)
+    alone = {"limit": 100, "timeout": 600.0, "worker": world.worker}
+    at_once = {"at_once": 100, "known": [], "epoch": 0, "lowest": 0}
+    claim = await plan(conn, "claim", arrays | alone | at_once)
     assert "Index Scan using ready_pkey" in claim
     assert "Tid Scan on ready" in claim
     complete = await plan(conn, "complete", {"ids": "{}", "fences": "{}", "results": None, "now": None})

@@ -106,7 +106,7 @@ class Executor:
                     self._pace.wake()
                     self._room.set()
                 case Order.RECONCILE:
-                    self._intake.reconcile_soon()
+                    self._intake.reconcile_now_and_then()
                 case Order.DRAIN | Order.ABORT as order:
                     self._closing = True
                     self._errands.send(self._drain(self._plan.grace_seconds if order is Order.DRAIN else 0.0))

@@ -24,6 +24,8 @@ from holdfast.store.tasks import TaskStore
 
 # A lost claim may commit after the first look: so there is a second and a third.
 RECONCILE_AFTER_SECONDS = (0.0, 1.0, 5.0)
+# Beside an old snapshot a look reads all that has ended since: no more than this part of the time goes there.
+RECONCILE_SHARE = 0.02
 
 
 class Intake:
@@ -50,6 +52,7 @@ class Intake:
         self._generation = link.generation
         self._claimer = self._new_claimer()
         self._reconcile_at: list[float] = []
+        self._looked_enough_until = 0.0
 
     @property
     def busy(self) -> bool:
@@ -69,6 +72,11 @@ class Intake:
     def reconcile_soon(self) -> None:
         """Ask with the next claim what the database thinks is held here."""
         self._reconcile_at.insert(0, time.monotonic())
+
+    def reconcile_now_and_then(self) -> None:
+        """The same without a cause, and so no more often than it costs little."""
+        if time.monotonic() >= self._looked_enough_until:
+            self.reconcile_soon()
 
     async def claim(self, want: int, free: Callable[[], int]) -> Sequence[Claim] | None:
         """Up to so many tasks; none where the database could not be asked, after a pause."""
@@ -107,8 +115,11 @@ class Intake:
             self.reconcile_soon()
         if self.due:
             self._reconcile_at.pop(0)
+            began = time.monotonic()
             await self._store.reconcile(conn, self._worker, self._held())
             await self._store.leasing.set_slots(conn, self._worker, self._generation, self.slots.held())
+            now = time.monotonic()
+            self._looked_enough_until = now + (now - began) / RECONCILE_SHARE
         return await self._claimer.claim(conn, want, free=free())
 
     def _most(self, kind: str) -> int:

@@ -25,6 +25,7 @@ class AtOnce:
     tasks: int = 0
     kinds: Sequence[str] = ()
     epoch: int = 0
+    lowest: int = 0
 
 
 NOTHING_AT_ONCE = AtOnce()
@@ -48,6 +49,7 @@ class Leasing:
         kinds: Sequence[str] | None = None,
         slots: Slots | None = None,
         epoch: int = 0,
+        lowest: int = 0,
     ) -> list[Claim]:
         """Take up to so many tasks, of these kinds, from behind buckets that have room, with their slots."""
         slots = Slots() if slots is None else slots
@@ -64,6 +66,7 @@ class Leasing:
             "floor_positions": [position for _, position in floors.values()],
             "freed": list(freed),
             "counts": list(freed.values()),
+            "lowest": lowest,
         }
         asked_at = time.monotonic()
         cursor = await conn.execute(self._sql["claim_waiting"], values)
@@ -79,10 +82,25 @@ class Leasing:
             self._listen(TasksClaimed(worker, claims))
         return claims
 
-    async def free_slots(self, conn: Conn, worker: str, epoch: int, freed: Mapping[str, int]) -> None:
+    async def free_slots(
+        self, conn: Conn, worker: str, epoch: int, freed: Mapping[str, int], lowest: int = 0
+    ) -> None:
         """Give slots back without claiming."""
-        values = {"worker": worker, "epoch": epoch, "freed": list(freed), "counts": list(freed.values())}
+        values = {
+            "worker": worker,
+            "epoch": epoch,
+            "freed": list(freed),
+            "counts": list(freed.values()),
+            "lowest": lowest,
+        }
         await conn.execute(self._sql["free_slots"], values)
+
+    async def slots_floor(self, conn: Conn, lowest: int) -> int:
+        """The number below which no slots are leased any more, looked for from the last one on."""
+        row = await (await conn.execute(self._sql["slots_floor"], {"lowest": lowest})).fetchone()
+        assert row is not None, "a select without a table always answers"
+        found: int = row[0]
+        return found
 
     async def set_slots(self, conn: Conn, worker: str, epoch: int, held: Mapping[str, int]) -> None:
         """After an answer was lost: the worker holds these slots and no others."""

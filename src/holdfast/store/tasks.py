@@ -114,6 +114,7 @@ class TaskStore:
             "at_once": at_once.tasks,
             "known": list(at_once.kinds),
             "epoch": at_once.epoch,
+            "lowest": at_once.lowest,
         }
         cursor = await conn.execute(self._sql["claim"], values)
         head, *rows = await cursor.fetchall()

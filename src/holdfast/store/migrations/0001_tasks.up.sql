@@ -123,13 +123,16 @@ create table holdfast.slots (
     worker uuid not null,
     slots integer not null check (slots > 0),
     epoch integer not null,
-    bucket text not null,
-    primary key (bucket, worker)
+    number bigint not null,
+    bucket text not null
 ) with (
     fillfactor = 70,
     autovacuum_vacuum_scale_factor = 0.02
 );
-comment on table holdfast.slots is 'slots of limits, leased to workers; they come back with the lease of a worker';
+create index slots_of_bucket on holdfast.slots (bucket, number);
+create index slots_in_order on holdfast.slots (number) where number < 9223372036854775807;
+comment on table holdfast.slots is 'slots of limits, leased to workers, one row for a worker and a bucket; they come back with the lease of a worker';
+comment on column holdfast.slots.number is 'the transaction that leased them, so that old ones are passed over; the largest number for limits of whole kinds and queues';
 
 -- Of the buckets with one hash whoever locks the row may lease; never written, so nothing piles up.
 create table holdfast.guards (
