@@ -122,8 +122,8 @@ FLOW = {
     ),
     "offer-not-held": Fault(
         SQL,
-        "    on conflict (bucket) do update set queue = excluded.queue, kind = excluded.kind\n    where (t.queue, t.kind) is distinct from (excluded.queue, excluded.kind)\n",
-        "    on conflict (bucket) do nothing\n",
+        "    on conflict (bucket) do update set queue = excluded.queue, kind = excluded.kind\n    where (t.queue, t.kind) is distinct from (excluded.queue, excluded.kind);\n",
+        "    on conflict (bucket) do nothing;\n",
     ),
     "turn-of-any-kind": Fault(
         SQL,

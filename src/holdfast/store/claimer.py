@@ -41,7 +41,7 @@ class Claimer:
         self.slots = Slots() if slots is None else slots
         self._epoch = epoch
         self._turns = Turns(queues, kinds, clock)
-        self._lowest = SlotsFloor(clock)
+        self.lowest = SlotsFloor(clock)
         self._store = store
         self._queues = list(queues)
         self._worker = worker
@@ -70,9 +70,9 @@ class Claimer:
 
     async def _look(self, conn: Conn, limit: int, free: int | None) -> list[Claim]:
         claims: list[Claim] = []
-        if self._lowest.due:
+        if self.lowest.due:
             began = self._clock()
-            self._lowest.found(await self._store.leasing.slots_floor(conn, self._lowest.number), began)
+            self.lowest.found(await self._store.leasing.slots_floor(conn, self.lowest.number), began)
         hungry = self.slots.hungry()
         whole = self._idle and self._clock() >= self._whole_from
         # The overlooked and those behind buckets come first, but never take all: whatever is urgent in
@@ -87,7 +87,7 @@ class Claimer:
             # Where it took all, ready was not looked at: next time it is.
             self._ready_gave |= len(claims) >= limit
         elif freed := self.slots.take_surplus():
-            await self._store.leasing.free_slots(conn, self._worker, self._epoch, freed, self._lowest.number)
+            await self._store.leasing.free_slots(conn, self._worker, self._epoch, freed, self.lowest.number)
         # Where only slots want something, ready need not be asked again and again.
         if len(claims) < limit and not ((hungry or freed) and self._clock() < self._ready_due_at):
             rest = self._everything if whole else self._ready
@@ -95,7 +95,7 @@ class Claimer:
         return claims
 
     def _at_once(self, room: int) -> AtOnce:
-        return AtOnce(room, self._kinds, self._epoch, self._lowest.number)
+        return AtOnce(room, self._kinds, self._epoch, self.lowest.number)
 
     async def _ready(self, conn: Conn, limit: int, at_once: AtOnce) -> Sequence[Claim]:
         claimed = await self._store.claim(conn, self.floor, self._worker, limit, self._timeout, at_once)
@@ -104,7 +104,7 @@ class Claimer:
 
     async def _step_over(self, conn: Conn, claimed: Claimed, ranges: Sequence[Range], limit: int) -> None:
         """Where a claim met nothing but tasks behind buckets, move many more of them aside at once."""
-        self._lowest.leased(self.slots.leased_at_once(claimed.claims))
+        self.lowest.leased(self.slots.leased_at_once(claimed.claims))
         self._ready_gave = bool(claimed.claims)
         self.moving = claimed.parked > 0
         if claimed.parked:
@@ -139,9 +139,9 @@ class Claimer:
             kinds=self._kinds,
             slots=self.slots,
             epoch=self._epoch,
-            lowest=self._lowest.number,
+            lowest=self.lowest.number,
         )
-        self._lowest.leased(len(claims))
+        self.lowest.leased(len(claims))
         if not claims:
             self._waiting_due_at = self._clock() + WAITING_SECONDS
         return claims

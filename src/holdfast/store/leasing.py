@@ -102,9 +102,17 @@ class Leasing:
         found: int = row[0]
         return found
 
-    async def set_slots(self, conn: Conn, worker: str, epoch: int, held: Mapping[str, int]) -> None:
+    async def set_slots(
+        self, conn: Conn, worker: str, epoch: int, held: Mapping[str, int], lowest: int = 0
+    ) -> None:
         """After an answer was lost: the worker holds these slots and no others."""
-        values = {"worker": worker, "epoch": epoch, "names": list(held), "counts": list(held.values())}
+        values = {
+            "worker": worker,
+            "epoch": epoch,
+            "names": list(held),
+            "counts": list(held.values()),
+            "lowest": lowest,
+        }
         rows = await (await conn.execute(self._sql["set_slots"], values)).fetchall()
         await self.offer(conn, [name for (name,) in rows])
 

@@ -492,8 +492,13 @@ $$;
 -- Gives a turn to those of these buckets that have tasks and no turn yet, in the name of the first task, or of the
 -- first in a queue that is served. Waits for whoever is serving one of them just now, because that one may have found it full.
 create or replace function holdfast.offer(names text[], live text[] default null) returns void
-language sql
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
 as $$
+begin
     insert into holdfast.turns as t (turn, bucket, queue, kind)
     select (extract(epoch from clock_timestamp()) * 1000000)::bigint, n.name, w.queue, w.kind
     from (select distinct u.name from unnest(names) as u (name) where left(u.name, 6) <> 'after:') n
@@ -506,7 +511,8 @@ as $$
     order by n.name
     -- One that is there is held until the caller commits, and so is looked at after that.
     on conflict (bucket) do update set queue = excluded.queue, kind = excluded.kind
-    where (t.queue, t.kind) is distinct from (excluded.queue, excluded.kind)
+    where (t.queue, t.kind) is distinct from (excluded.queue, excluded.kind);
+end
 $$;
 
 
@@ -1518,15 +1524,23 @@ select least(
 -- whatever an older connection may still do.
 with kept as materialized (
     select u.name, u.slots from unnest(%(names)s::text[], %(counts)s::integer[]) as u (name, slots)
+), mine as materialized (
+    select s.bucket, s.number from holdfast.slots s
+    where s.number >= %(lowest)s::bigint and s.number < 9223372036854775807 and s.worker = %(worker)s::uuid
+    union all
+    select s.bucket, s.number from holdfast.slots s where s.number = 9223372036854775807 and s.worker = %(worker)s::uuid
 ), gone as (
     delete from holdfast.slots s
-    where s.worker = %(worker)s::uuid and not exists (select from kept k where k.name = s.bucket)
+    using mine m
+    where s.bucket = m.bucket and s.number = m.number and s.worker = %(worker)s::uuid
+        and not exists (select from kept k where k.name = m.bucket)
     returning s.bucket
 ), changed as (
     update holdfast.slots s
     set slots = least(s.slots, k.slots), epoch = %(epoch)s::integer
-    from kept k
-    where s.worker = %(worker)s::uuid and s.bucket = k.name
+    from mine m
+    join kept k on k.name = m.bucket
+    where s.bucket = m.bucket and s.number = m.number and s.worker = %(worker)s::uuid
     returning s.bucket
 )
 select bucket from gone union all select bucket from changed;

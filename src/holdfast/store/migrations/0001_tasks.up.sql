@@ -130,7 +130,9 @@ create table holdfast.slots (
     autovacuum_vacuum_scale_factor = 0.02
 );
 create index slots_of_bucket on holdfast.slots (bucket, number);
+-- Apart, so that nothing but a walk in order can be planned with the second.
 create index slots_in_order on holdfast.slots (number) where number < 9223372036854775807;
+create index slots_of_doors on holdfast.slots (worker) where number = 9223372036854775807;
 comment on table holdfast.slots is 'slots of limits, leased to workers, one row for a worker and a bucket; they come back with the lease of a worker';
 comment on column holdfast.slots.number is 'the transaction that leased them, so that old ones are passed over; the largest number for limits of whole kinds and queues';
 
