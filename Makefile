@@ -72,6 +72,7 @@ deploys: ## twenty rolling restarts under load, half of them with a version that
 
 limits: ## limits, rates, turns and lanes while workers are killed, then limits at size, as JSON
 	$(BIN)/python -m tests.pressure --write docs/benchmarks/pressure.json
+	$(BIN)/python -m tests.pressure --only "fifty at once" --slower 10 --write docs/benchmarks/pressure-slower.json
 	$(BIN)/python -m benchmarks.limits --write docs/benchmarks/limits.json
 
 bench-setup: ## install the peers that `make bench` measures, each in an environment of its own
