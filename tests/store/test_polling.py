@@ -168,7 +168,8 @@ async def _waits(other: Conn) -> None:
     """Until another connection waits for a lock of this one."""
 
     async def waits() -> bool:
-        blocked = "select from pg_stat_activity where pg_backend_pid() = any (pg_blocking_pids(pid))"
+        # Not pg_stat_activity: inside a transaction that shows the same from the first look on.
+        blocked = "select from pg_locks where not granted and pg_backend_pid() = any (pg_blocking_pids(pid))"
         return await (await other.execute(blocked)).fetchone() is not None
 
     await until_true(waits, 10, "the other to wait")
