@@ -27,7 +27,14 @@ from holdfast.store.migrate import migrate_up
 from holdfast.store.pool import Conn, connect
 from holdfast.store.tasks import TaskStore
 from tests.cluster import postgres
-from tests.pressure.record import Interval, intervals, most_at_once, most_in_window, used
+from tests.pressure.record import (
+    Interval,
+    intervals,
+    longest_way_back,
+    most_at_once,
+    most_in_window,
+    used,
+)
 from tests.tree import Tree
 
 LEASE = 3.0
@@ -123,30 +130,15 @@ async def _running(pressure: Pressure, kind: str, limit: int, tasks: int, kills:
     seconds = [pressure.slower * pressure.chance.uniform(0.001, 0.02) for _ in range(tasks)]
     found = await pressure.run([NewTask(kind, json.dumps({"seconds": one})) for one in seconds], kills)
     leases = [(death, max(until, death + LEASE)) for death, until in pressure.lost]
+    trees_lost = [death for death, until in pressure.lost if until - death >= LEASE]
     return {
         "limit": limit,
         "tasks": len({one.task for one in found}),
         "at once": most_at_once(found),
         "used": round(used(found, limit, pressure.lost, pressure.waited_until), 3),
         "used, leases of the dead left out": round(used(found, limit, leases, pressure.waited_until), 3),
-        "full again after a tree's death, s": _back(found, limit, pressure),
+        "full again after a tree's death, s": longest_way_back(found, limit, trees_lost),
     }
-
-
-def _back(mine: list[Interval], limit: int, pressure: Pressure) -> float | None:
-    """The longest time from a whole tree's death until the limit was used in full again."""
-    waits = []
-    for death, until in pressure.lost:
-        if until - death < LEASE:
-            continue
-        full = [one.began for one in mine if one.began > death and most_overlap(mine, one.began) >= limit]
-        if full:
-            waits.append(full[0] - death)
-    return round(max(waits), 2) if waits else None
-
-
-def most_overlap(mine: list[Interval], at: float) -> int:
-    return sum(1 for one in mine if one.began <= at < one.ended)
 
 
 async def rates(pressure: Pressure, tasks: int, kills: int) -> dict[str, object]:

@@ -72,3 +72,17 @@ def most_in_window(found: Sequence[Interval], seconds: float) -> int:
             first += 1
         most = max(most, place - first + 1)
     return most
+
+
+def longest_way_back(found: Sequence[Interval], limit: int, deaths: Iterable[float]) -> float | None:
+    """The longest time from one of these deaths until the limit was used in full again."""
+    waits = []
+    for death in deaths:
+        full = (one.began for one in found if one.began > death and _overlapping(found, one.began) >= limit)
+        if (first := next(full, None)) is not None:
+            waits.append(first - death)
+    return round(max(waits), 2) if waits else None
+
+
+def _overlapping(found: Iterable[Interval], at: float) -> int:
+    return sum(1 for one in found if one.began <= at < one.ended)

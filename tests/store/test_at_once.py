@@ -5,7 +5,6 @@ from uuid import uuid4
 
 import pytest
 
-from holdfast.config import Settings
 from holdfast.core.limit import Limit, Scope
 from holdfast.store.floor import Floor
 from holdfast.store.leasing import AtOnce
@@ -16,11 +15,6 @@ from holdfast.store.tasks import Claimed
 from tests.world import World
 
 KEY = "render/episode=7"
-
-
-@pytest.fixture
-def limits(world: World) -> Limits:
-    return Limits(Settings(database_url=world.url), world.events.append, by="ada")
 
 
 async def keep(world: World, count: int, bucket: str = KEY) -> list[str]:

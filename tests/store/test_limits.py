@@ -19,11 +19,6 @@ from holdfast.store.turns import Turns
 from tests.world import World
 
 
-@pytest.fixture
-def limits(world: World) -> Limits:
-    return Limits(Settings(database_url=world.url), world.events.append, by="ada")
-
-
 async def claim_all(world: World, limit: int = 100, **options: object) -> list[Claim]:
     """Claim until nothing more comes: what is moved aside by one claim is taken by the next."""
     found: list[Claim] = []

@@ -4,16 +4,10 @@ from collections import Counter
 
 import pytest
 
-from holdfast.config import Settings
 from holdfast.core.limit import Limit, Scope
 from holdfast.store.limits import Limits
 from tests.store.test_limits import claim_all
 from tests.world import World
-
-
-@pytest.fixture
-def limits(world: World) -> Limits:
-    return Limits(Settings(database_url=world.url), by="ada")
 
 
 @pytest.mark.requirement("T4")

@@ -86,14 +86,7 @@ class Leasing:
         self, conn: Conn, worker: str, epoch: int, freed: Mapping[str, int], lowest: int = 0
     ) -> None:
         """Give slots back without claiming."""
-        values = {
-            "worker": worker,
-            "epoch": epoch,
-            "freed": list(freed),
-            "counts": list(freed.values()),
-            "lowest": lowest,
-        }
-        await conn.execute(self._sql["free_slots"], values)
+        await conn.execute(self._sql["free_slots"], _slots_of(worker, epoch, freed, lowest))
 
     async def slots_floor(self, conn: Conn, lowest: int) -> int:
         """The number below which no slots are leased any more, looked for from the last one on."""
@@ -106,13 +99,7 @@ class Leasing:
         self, conn: Conn, worker: str, epoch: int, held: Mapping[str, int], lowest: int = 0
     ) -> None:
         """After an answer was lost: the worker holds these slots and no others."""
-        values = {
-            "worker": worker,
-            "epoch": epoch,
-            "names": list(held),
-            "counts": list(held.values()),
-            "lowest": lowest,
-        }
+        values = _slots_of(worker, epoch, held, lowest)
         rows = await (await conn.execute(self._sql["set_slots"], values)).fetchall()
         await self.offer(conn, [name for (name,) in rows])
 
@@ -126,3 +113,8 @@ class Leasing:
         """Give a turn to those of these buckets that have tasks: there may be room now."""
         if names:
             await conn.execute(self._sql["offer"], {"names": list(names)})
+
+
+def _slots_of(worker: str, epoch: int, slots: Mapping[str, int], lowest: int) -> dict[str, object]:
+    names, counts = list(slots), list(slots.values())
+    return {"worker": worker, "epoch": epoch, "names": names, "counts": counts, "lowest": lowest}

@@ -1506,7 +1506,7 @@ join gone g on g.id = c.id;
 
 
 -- name: free_slots
-select holdfast.free_slots(%(worker)s::uuid, %(epoch)s::integer, %(freed)s::text[], %(counts)s::integer[], %(lowest)s::bigint);
+select holdfast.free_slots(%(worker)s::uuid, %(epoch)s::integer, %(names)s::text[], %(counts)s::integer[], %(lowest)s::bigint);
 
 
 -- name: slots_floor
