@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -23,6 +24,8 @@ from benchmarks.apps import STARTS
 from benchmarks.engines import Ours, connect, payload_of
 from benchmarks.limits import between, snapshot
 from benchmarks.loops import about, pairs, spread, write
+from benchmarks.suite import bare, whole
+from benchmarks.systems import HOLDFAST
 from benchmarks.worker import enqueue, resident, statements, worker
 
 APP = "benchmarks.apps:app"
@@ -31,6 +34,8 @@ STEADY_SECONDS = 10.0
 LOADS = {0.001: (500, 2_000, 5_000, 8_000), 0.02: (200, 1_000, 2_000, 4_000)}
 FLEET = 100
 ENQUEUE_SECONDS = 5.0
+HEAVY_BYTES = 8_192
+HEAVY_TASKS = 200_000
 # The same rows as an enqueue makes, without keys, limits, hints or defaults.
 INSERT = """
 with facts as (
@@ -90,6 +95,13 @@ def _offer(conn: "psycopg.Connection[tuple[object, ...]]", seconds: float, offer
             put |= dict.fromkeys(ids, time.monotonic())
         time.sleep(0.002)
     return put
+
+
+def heavy(server: str, which: str) -> float:
+    """Tasks of 8 kB per second: the minimal client's, or a whole worker's."""
+    if which == "bare":
+        return bare(server, "ours, 100", HEAVY_TASKS, HEAVY_BYTES)
+    return whole(server, replace(HOLDFAST[1], tasks=HEAVY_TASKS), payload_bytes=HEAVY_BYTES)
 
 
 def _lines(path: Path) -> int:
@@ -167,7 +179,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    scenes = ["threads", "processes", "steady", "enqueue", "fleet", "snapshot"]
+    scenes = ["threads", "processes", "steady", "enqueue", "heavy", "fleet", "snapshot"]
     parser.add_argument("--only", choices=scenes, action="append")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--held", type=float, default=300.0)
@@ -199,6 +211,10 @@ def main() -> None:
             )
             for how in ("one by one", "with a row of one's own"):
                 found[f"enqueue {how}, per second"] = round(enqueued(url, how))
+        if "heavy" in only:
+            found["drain, 8 kB, holdfast / bare"] = pairs(
+                chosen.pairs, ("bare", "holdfast"), lambda which: heavy(server, which)
+            )
         if "snapshot" in only:
             found["drain beside an old snapshot"] = snapshot(url, chosen.held, keyed=False)
     if "fleet" in only:

@@ -42,13 +42,13 @@ def fresh(server: str) -> str:
     return f"{server}/bench"
 
 
-def bare(server: str, name: str, tasks: int = BARE_TASKS) -> float:
+def bare(server: str, name: str, tasks: int = BARE_TASKS, payload_bytes: int = 220) -> float:
     """Tasks per second of the minimal client, claim and settle only."""
     url = fresh(server)
     engine, batch = BARE[name]
     with connect(url) as conn:
         (Frozen if engine == "frozen" else Ours).install(conn)
-    return drain(url, engine, tasks, 220, batch)
+    return drain(url, engine, tasks, payload_bytes, batch)
 
 
 def whole(server: str, system: System, seconds: float = SECONDS, payload_bytes: int = 220) -> float:
@@ -68,8 +68,9 @@ def whole(server: str, system: System, seconds: float = SECONDS, payload_bytes: 
         filling = start("fill", system.tasks)
         if filling.wait() != 0:
             raise RuntimeError(f"{system.title} could not be filled: {_said(folder)}")
-        with connect(url) as conn:
-            conn.execute("vacuum analyze")
+        if system.analyzed:
+            with connect(url) as conn:
+                conn.execute("vacuum analyze")
         working = start("work")
         try:
             return _rate(working, marks, seconds, system.tasks, folder)
