@@ -1,6 +1,6 @@
 """The entry of an executor: `python -m holdfast.cli.executor APP WORKER WIRE FLIGHT PARENT`.
 
-Started by a supervisor, with the plan in its environment. It composes what runs tasks.
+Started by a supervisor, with the options in its environment. It composes what runs tasks.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ import traceback
 
 from holdfast.cli.load import load
 from holdfast.observe.log import LogLines
-from holdfast.runtime.child import PLAN_VARIABLE
+from holdfast.runtime.child import OPTIONS_VARIABLE
 from holdfast.runtime.executor import Executor
 from holdfast.runtime.flight import FlightRecord
-from holdfast.runtime.plan import Plan
+from holdfast.runtime.options import WorkerOptions
 from holdfast.runtime.process import die_with_parent
 from holdfast.runtime.solo import SoloServer
 from holdfast.runtime.wire import Wire
@@ -33,22 +33,22 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-    plan = Plan.from_json(json.loads(os.environ.pop(PLAN_VARIABLE)))
-    asyncio.run(_run(path, worker, Wire(socket.socket(fileno=int(wire))), int(flight), plan))
+    options = WorkerOptions.from_json(json.loads(os.environ.pop(OPTIONS_VARIABLE)))
+    asyncio.run(_run(path, worker, Wire(socket.socket(fileno=int(wire))), int(flight), options))
 
 
-async def _run(path: str, worker: str, wire: Wire, flight: int, plan: Plan) -> None:
+async def _run(path: str, worker: str, wire: Wire, flight: int, options: WorkerOptions) -> None:
     app = load(path)
     await wire.open()
     lines = LogLines()
     solo = SoloServer([sys.executable, "-m", "holdfast.cli.solo", path])
     executor = Executor(
         worker,
-        plan,
+        options,
         app.handlers,
         TaskStore(app.settings, lines),
         wire,
-        FlightRecord(flight, plan.concurrency),
+        FlightRecord(flight, options.concurrency),
         solo,
     )
     try:

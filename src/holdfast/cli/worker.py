@@ -17,7 +17,7 @@ from holdfast.core.decide import MAX_ATTEMPTS_DEFAULT
 from holdfast.core.errors import NotAllowed
 from holdfast.core.task import TIMEOUT_SECONDS
 from holdfast.observe.log import LogLines
-from holdfast.runtime.plan import Plan, Until
+from holdfast.runtime.options import Until, WorkerOptions
 from holdfast.runtime.supervisor import Supervisor
 from holdfast.store.migrate import require_current
 from holdfast.store.pool import away, connect, where
@@ -118,7 +118,7 @@ def worker(  # noqa: PLR0913 (one for each option)
     Settings()
     described = describe(app)
     settings = described.settings
-    plan = Plan(
+    options = WorkerOptions(
         url=settings.database_url,
         direct_url=settings.direct_url,
         schema=settings.schema_name,
@@ -138,21 +138,21 @@ def worker(  # noqa: PLR0913 (one for each option)
         until=Until.ONCE if once else Until.EMPTY if until_empty else Until.STOPPED,
     )
     lines = LogLines()
-    asyncio.run(_supervise(plan, app, TaskStore(settings, lines), lines))
+    asyncio.run(_supervise(options, app, TaskStore(settings, lines), lines))
 
 
-async def _supervise(plan: Plan, app: str, store: TaskStore, lines: LogLines) -> None:
+async def _supervise(options: WorkerOptions, app: str, store: TaskStore, lines: LogLines) -> None:
     # A server that is away is waited for. One that is there must have this database, and our tables.
     try:
-        async with await connect(plan.url) as conn:
-            await require_current(conn, plan.schema)
+        async with await connect(options.url) as conn:
+            await require_current(conn, options.schema)
     except psycopg.errors.InsufficientPrivilege as error:
-        raise NotAllowed(where(plan.url), str(error).strip().splitlines()[0]) from error
+        raise NotAllowed(where(options.url), str(error).strip().splitlines()[0]) from error
     except psycopg.Error as error:
         hopeless = ("does not exist", "authentication failed", "no password supplied")
         if isinstance(error, psycopg.ProgrammingError) or any(text in str(error) for text in hopeless):
-            raise away(plan.url, error) from error
-    status = await Supervisor(plan, [sys.executable, "-m", "holdfast.cli.executor", app], store).run()
+            raise away(options.url, error) from error
+    status = await Supervisor(options, [sys.executable, "-m", "holdfast.cli.executor", app], store).run()
     lines.flush()
     # No waiting for what still runs in this process, and no cancelling of it: commits are never cancelled.
     sys.stdout.flush()

@@ -8,7 +8,7 @@ from holdfast.core.decide import Policy
 from holdfast.core.events import StatementFailed
 from holdfast.runtime.child import Child, Fates
 from holdfast.runtime.link import Backoff, Link, LinkLost
-from holdfast.runtime.plan import Plan
+from holdfast.runtime.options import WorkerOptions
 from holdfast.store.tasks import TaskStore
 
 LAST_CLAIM_SECONDS = 0.5
@@ -17,10 +17,10 @@ LAST_CLAIM_SECONDS = 0.5
 class Burials:
     """The burials of one supervisor, on a connection that is there only while it is needed."""
 
-    def __init__(self, plan: Plan, store: TaskStore) -> None:
-        self._plan = plan
+    def __init__(self, options: WorkerOptions, store: TaskStore) -> None:
+        self._options = options
         self._store = store
-        self._link = Link(plan.url, f"holdfast {plan.name} burials", store.listen)
+        self._link = Link(options.url, f"holdfast {options.name} burials", store.listen)
         # What the executors told of their kinds; the supervisor itself loads no handlers.
         self.policies: dict[str, Policy] = {}
         self._timeouts: dict[str, float] = {}
@@ -28,7 +28,7 @@ class Burials:
     def learn(self, kind: str, policy: Policy, timeout_seconds: float | None) -> None:
         """How often a kind may be tried, and how long it may take."""
         self.policies[kind] = policy
-        self._timeouts[kind] = timeout_seconds or self._plan.timeout_seconds
+        self._timeouts[kind] = timeout_seconds or self._options.timeout_seconds
 
     async def bury(self, child: Child) -> None:
         """Give back what it held, however long the database takes to be there."""
@@ -56,4 +56,4 @@ class Burials:
         return await self._link.use(lambda conn: self._store.retire(conn, worker))
 
     def _policy(self, kind: str) -> Policy:
-        return self.policies.get(kind) or Policy(self._plan.max_attempts)
+        return self.policies.get(kind) or Policy(self._options.max_attempts)

@@ -18,11 +18,11 @@ from holdfast.core.outcome import Outcome, Release, Released, WorkerLost
 from holdfast.core.task import Claim
 from holdfast.runtime.execute import overdue, overdue_together
 from holdfast.runtime.flight import Flight, FlightRecord
-from holdfast.runtime.plan import Plan
+from holdfast.runtime.options import WorkerOptions
 from holdfast.runtime.solo import how
 from holdfast.runtime.wire import Order, Wire
 
-PLAN_VARIABLE = "HOLDFAST_EXECUTOR_PLAN"
+OPTIONS_VARIABLE = "HOLDFAST_EXECUTOR_OPTIONS"
 _GROUP_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 
@@ -60,11 +60,11 @@ class Child:
     late: set[tuple[str, int]] = field(default_factory=set)
 
     @classmethod
-    def start(cls, command: Sequence[str], plan: Plan) -> "Child":
+    def start(cls, command: Sequence[str], options: WorkerOptions) -> "Child":
         """Start an executor by exec, with its ends of the wire and of the flight record."""
         worker = str(uuid7())
         ours, theirs = socket.socketpair()
-        flight = FlightRecord.create(plan.concurrency)
+        flight = FlightRecord.create(options.concurrency)
         arguments = [worker, str(theirs.fileno()), str(flight.descriptor), str(os.getpid())]
         # A signal to the whole group must not find it before it has learnt to ignore it: the mask is
         # inherited, and the executor lifts it once it is ready for signals.
@@ -74,7 +74,7 @@ class Child:
                 [*command, *arguments],
                 pass_fds=[theirs.fileno(), flight.descriptor],
                 stdin=subprocess.DEVNULL,
-                env=os.environ | {PLAN_VARIABLE: json.dumps(plan.as_json())},
+                env=os.environ | {OPTIONS_VARIABLE: json.dumps(options.as_json())},
             )
         except OSError:
             ours.close()

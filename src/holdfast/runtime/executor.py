@@ -21,8 +21,8 @@ from holdfast.runtime.gathering import Gathering
 from holdfast.runtime.hand import Hand
 from holdfast.runtime.intake import Intake
 from holdfast.runtime.link import Link
+from holdfast.runtime.options import Until, WorkerOptions
 from holdfast.runtime.pace import GROUP, Pace
-from holdfast.runtime.plan import Plan, Until
 from holdfast.runtime.register import register
 from holdfast.runtime.run import Run
 from holdfast.runtime.runs import Runs
@@ -47,7 +47,7 @@ class Executor:
     def __init__(  # noqa: PLR0913 (it is where everything meets)
         self,
         worker: str,
-        plan: Plan,
+        options: WorkerOptions,
         handlers: Handlers,
         store: TaskStore,
         wire: Wire,
@@ -55,25 +55,25 @@ class Executor:
         solo: SoloServer,
     ) -> None:
         self._worker = worker
-        self._plan = plan
+        self._options = options
         self._handlers = handlers
         self._store = store
         self._listen: Listener = store.listen
         self._wire = wire
-        seconds = plan.statement_seconds
+        seconds = options.statement_seconds
         self._claims_link, self._settles_link = (
-            Link(plan.url, f"holdfast {plan.name} {what}", self._listen, deadline_seconds=seconds)
+            Link(options.url, f"holdfast {options.name} {what}", self._listen, deadline_seconds=seconds)
             for what in ("claims", "settles")
         )
         self._settling = Settling(store, self._settles_link, self._listen)
         finisher = Finishing(store.settings, handlers)
-        self._runs = Runs(flight, solo, plan.timeout_seconds, finisher, self._ended, self._fill)
+        self._runs = Runs(flight, solo, options.timeout_seconds, finisher, self._ended, self._fill)
         self._cancels = Cancels(worker, store, self._claims_link, self._runs)
-        self._pace = Pace(plan.concurrency, plan.sleep_seconds)
-        self._intake = Intake(worker, plan, handlers, store, self._claims_link, self._held)
+        self._pace = Pace(options.concurrency, options.sleep_seconds)
+        self._intake = Intake(worker, options, handlers, store, self._claims_link, self._held)
         self._slots = self._intake.slots
         self._hand = Hand(self._slots, Gathering(handlers))
-        self._verdicts = Verdicts(handlers, plan)
+        self._verdicts = Verdicts(handlers, options)
         self._room = asyncio.Event()
         self._errands = Errands(self._failed)
         strangers = Strangers(worker, store, self._settles_link, self._errands)
@@ -82,7 +82,7 @@ class Executor:
             handlers, self._hand, self._runs, self._slots, strangers, self._verdicts, add, self._fill
         )
         self._claimed = 0
-        self._wear = Wear(plan)
+        self._wear = Wear(options)
         self._closing = False
         self._filling = False
         self._loop = asyncio.get_running_loop()
@@ -90,7 +90,7 @@ class Executor:
 
     async def run(self) -> int:
         """Work until told to leave, or until there is nothing more to do; answers the exit status."""
-        since = await register(self._claims_link, self._store, self._worker, self._plan, self._handlers)
+        since = await register(self._claims_link, self._store, self._worker, self._options, self._handlers)
         self._wire.say(Report.READY, since=since, policies=self._verdicts.told())
         loops = (self._hear(), self._claim_on(), self._settling.run(), self._tick())
         for work in loops:
@@ -109,7 +109,9 @@ class Executor:
                     self._intake.reconcile_now_and_then()
                 case Order.DRAIN | Order.ABORT as order:
                     self._closing = True
-                    self._errands.send(self._drain(self._plan.grace_seconds if order is Order.DRAIN else 0.0))
+                    self._errands.send(
+                        self._drain(self._options.grace_seconds if order is Order.DRAIN else 0.0)
+                    )
                 case Order.STOP:
                     self._closing = True
                     self._errands.send(self._stop())
@@ -186,7 +188,7 @@ class Executor:
         want = self._pace.want(self._runs.free, self._hand.startable)
         if self._runs.free:
             want = max(want, min(GROUP, self._hand.appetite))
-        if self._plan.until is Until.ONCE:
+        if self._options.until is Until.ONCE:
             want = min(want, 1 - self._claimed)
         return want
 
@@ -197,11 +199,11 @@ class Executor:
 
     def _nothing_left(self) -> bool:
         """Whether a worker that does not stay has done what it came for."""
-        if self._plan.until is Until.STOPPED or len(self._runs) or len(self._hand):
+        if self._options.until is Until.STOPPED or len(self._runs) or len(self._hand):
             return False
         if not self._closing:
             self._closing = True
-            self._errands.send(self._drain(self._plan.grace_seconds))
+            self._errands.send(self._drain(self._options.grace_seconds))
         return True
 
     def _take(self, claims: Sequence[Claim], *, full: bool) -> None:
@@ -249,7 +251,7 @@ class Executor:
             # More for the slots that are held, or nobody waits for them: either is the next claim's business.
             self._pace.wake()
             self._room.set()
-        if self._plan.until is not Until.STOPPED:
+        if self._options.until is not Until.STOPPED:
             self._room.set()
 
     def _finished(self, claim: Claim, then: Outcome) -> None:

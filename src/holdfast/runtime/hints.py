@@ -9,7 +9,7 @@ import psycopg
 from psycopg import sql
 
 from holdfast.runtime.link import Backoff
-from holdfast.runtime.plan import Plan
+from holdfast.runtime.options import WorkerOptions
 from holdfast.store.pool import connect, is_direct
 from holdfast.store.tasks import HINT_CHANNEL
 
@@ -19,12 +19,12 @@ RETRY_SECONDS = 5.0
 class Hints:
     """Hears that a queue has work, and tells."""
 
-    def __init__(self, plan: Plan, wake: Callable[[], None]) -> None:
-        self._url = plan.direct_url or plan.url
-        self._trusted = bool(plan.direct_url)
-        self._name = plan.name
-        self._queues = frozenset(plan.queues)
-        self._channel = f"{plan.schema}.{HINT_CHANNEL}"
+    def __init__(self, options: WorkerOptions, wake: Callable[[], None]) -> None:
+        self._url = options.direct_url or options.url
+        self._trusted = bool(options.direct_url)
+        self._name = options.name
+        self._queues = frozenset(options.queues)
+        self._channel = f"{options.schema}.{HINT_CHANNEL}"
         self._wake = wake
 
     async def run(self) -> None:

@@ -16,7 +16,7 @@ from holdfast.core.handler import Handlers
 from holdfast.core.task import Claim
 from holdfast.runtime.flight import ITEMS_MAX
 from holdfast.runtime.link import Backoff, Link, LinkLost
-from holdfast.runtime.plan import Plan
+from holdfast.runtime.options import WorkerOptions
 from holdfast.store.claimer import Claimer
 from holdfast.store.pool import Conn
 from holdfast.store.slots import Slots
@@ -34,7 +34,7 @@ class Intake:
     def __init__(
         self,
         worker: str,
-        plan: Plan,
+        options: WorkerOptions,
         handlers: Handlers,
         store: TaskStore,
         link: Link,
@@ -42,7 +42,7 @@ class Intake:
     ) -> None:
         self._held = held
         self._worker = worker
-        self._plan = plan
+        self._options = options
         self._handlers = handlers
         self._store = store
         self._listen: Listener = store.listen
@@ -127,17 +127,17 @@ class Intake:
     def _most(self, kind: str) -> int:
         """How many tasks of a kind can run here at once."""
         handler = self._handlers.get(kind)
-        return self._plan.concurrency if handler is None or handler.bulk is None else ITEMS_MAX
+        return self._options.concurrency if handler is None or handler.bulk is None else ITEMS_MAX
 
     def _new_claimer(self) -> Claimer:
         self._generation = self._link.generation
         timeouts = [handler.timeout_seconds or 0.0 for handler in self._handlers.values()]
         return Claimer(
             self._store,
-            self._plan.queues,
+            self._options.queues,
             self._worker,
             kinds=sorted(self._handlers),
-            timeout=max([self._plan.timeout_seconds, *timeouts]),
+            timeout=max([self._options.timeout_seconds, *timeouts]),
             slots=self.slots,
             epoch=self._generation,
         )

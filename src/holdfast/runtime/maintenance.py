@@ -15,7 +15,7 @@ import psycopg
 from holdfast.core.decide import Policy
 from holdfast.core.events import Listener, StatementFailed
 from holdfast.runtime.link import Backoff, Link, LinkLost
-from holdfast.runtime.plan import Plan
+from holdfast.runtime.options import WorkerOptions
 from holdfast.store.followups import Followups
 from holdfast.store.gates import Gates
 from holdfast.store.operate import Operator
@@ -44,26 +44,26 @@ class Maintenance:
     """Reclaim, gates, schedules, follow-ups, expiry, counts, retention, days."""
 
     def __init__(
-        self, plan: Plan, store: TaskStore, policies: Mapping[str, Policy], listen: Listener
+        self, options: WorkerOptions, store: TaskStore, policies: Mapping[str, Policy], listen: Listener
     ) -> None:
-        self._plan = plan
+        self._options = options
         self._store = store
         self._policies = policies
         self._listen = listen
         self._holder = str(uuid4())
         self._holding = False
         self._renew_at = 0.0
-        self._link = Link(plan.url, f"holdfast {plan.name} maintenance", listen)
+        self._link = Link(options.url, f"holdfast {options.name} maintenance", listen)
         self._gates = Gates(store.settings, listen)
         self._operator = Operator(store.settings, listen, by="maintenance")
         self._upkeep = Upkeep(store.settings, listen)
-        self._slow_link = Link(plan.url, f"holdfast {plan.name} upkeep", listen)
+        self._slow_link = Link(options.url, f"holdfast {options.name} upkeep", listen)
         self._stirred = ""
         self._schedules = Schedules(store.settings, listen)
         self._followups = Followups(store.settings, listen)
         self._due = {"look": 0.0, "gates": 0.0, "wake": 0.0, "stir": 0.0, "expire": 0.0}
         # A little shorter than the workers' own: what a dead tree held is taken back as soon as it may be.
-        self._lease = max(1.0, plan.lease_seconds * 0.8)
+        self._lease = max(1.0, options.lease_seconds * 0.8)
 
     async def run(self) -> None:
         """For ever; an unreachable database is waited for."""
@@ -143,10 +143,10 @@ class Maintenance:
                 return min((taken.ends_in_seconds or LOOK_SECONDS) + 0.05, LOOK_SECONDS)
 
     def _policy(self, kind: str) -> Policy:
-        return self._policies.get(kind) or Policy(self._plan.max_attempts)
+        return self._policies.get(kind) or Policy(self._options.max_attempts)
 
     async def _tend_gates(self, conn: Conn) -> float:
-        await self._gates.tend(conn, self._plan.unroutable_seconds)
+        await self._gates.tend(conn, self._options.unroutable_seconds)
         return GATES_SECONDS
 
     async def _wake(self, conn: Conn) -> float:

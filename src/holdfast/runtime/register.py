@@ -10,14 +10,16 @@ import psycopg
 from holdfast.core.events import StatementFailed
 from holdfast.core.handler import Handlers
 from holdfast.runtime.link import Backoff, Link, LinkLost
-from holdfast.runtime.plan import Plan
+from holdfast.runtime.options import WorkerOptions
 from holdfast.store.limits import CODE, Limits
 from holdfast.store.pool import Conn
 from holdfast.store.schedules import Schedules
 from holdfast.store.tasks import TaskStore
 
 
-async def register(link: Link, store: TaskStore, worker: str, plan: Plan, handlers: Handlers) -> float:
+async def register(
+    link: Link, store: TaskStore, worker: str, options: WorkerOptions, handlers: Handlers
+) -> float:
     """Make its kinds' limits and schedules known, then the worker, however long the database is away.
 
     Answers from when on its lease counts, in monotonic seconds.
@@ -30,7 +32,12 @@ async def register(link: Link, store: TaskStore, worker: str, plan: Plan, handle
         # Of an earlier try the answer may have been lost, and not the row.
         with suppress(psycopg.errors.UniqueViolation):
             await store.register(
-                conn, worker, plan.name, plan.lease_seconds, queues=plan.queues, kinds=sorted(handlers)
+                conn,
+                worker,
+                options.name,
+                options.lease_seconds,
+                queues=options.queues,
+                kinds=sorted(handlers),
             )
 
     async def until_done(what: str, work: Callable[[Conn], Awaitable[None]]) -> None:

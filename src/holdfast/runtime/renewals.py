@@ -9,7 +9,7 @@ import psycopg
 from holdfast.core.events import StatementFailed
 from holdfast.runtime.child import Child
 from holdfast.runtime.link import Backoff, Link, LinkLost
-from holdfast.runtime.plan import Plan
+from holdfast.runtime.options import WorkerOptions
 from holdfast.runtime.wire import Order
 from holdfast.store.tasks import TaskStore
 
@@ -20,21 +20,25 @@ class Renewals:
     """Renews; `lost` is told of each executor whose lease the database does not know any more."""
 
     def __init__(
-        self, plan: Plan, store: TaskStore, children: Collection[Child], lost: Callable[[Child], None]
+        self,
+        options: WorkerOptions,
+        store: TaskStore,
+        children: Collection[Child],
+        lost: Callable[[Child], None],
     ) -> None:
-        self._plan = plan
+        self._options = options
         self._store = store
         self._children = children
         self._lost = lost
         # A connection to itself: nothing may make it wait.
-        self._link = Link(plan.url, f"holdfast {plan.name} leases", store.listen)
+        self._link = Link(options.url, f"holdfast {options.name} leases", store.listen)
 
     async def run(self) -> None:
-        """Renew at the plan's pace, and sooner after a failure."""
+        """Renew at a third of the lease, and sooner after a failure."""
         rounds = 0
         backoff = Backoff()
         while True:
-            pause = self._plan.renew_seconds
+            pause = self._options.renew_seconds
             try:
                 await self._renew()
                 backoff.reset()
@@ -64,13 +68,13 @@ class Renewals:
         sent_at = time.monotonic()
         workers = [child.worker for child in children]
         # An answer that comes after the lease has ended is worth nothing.
-        seconds = max(1.0, self._plan.lease_seconds / 3)
+        seconds = max(1.0, self._options.lease_seconds / 3)
         renewed = await self._link.use(
-            lambda conn: self._store.renew(conn, workers, self._plan.lease_seconds),
+            lambda conn: self._store.renew(conn, workers, self._options.lease_seconds),
             deadline_seconds=seconds,
         )
         for child in children:
             if child.worker in renewed:
-                child.lease_until = sent_at + self._plan.lease_seconds
+                child.lease_until = sent_at + self._options.lease_seconds
             else:
                 self._lost(child)

@@ -29,7 +29,7 @@ from holdfast.runtime.errands import Errands
 from holdfast.runtime.hints import Hints
 from holdfast.runtime.link import LinkLost
 from holdfast.runtime.maintenance import Maintenance
-from holdfast.runtime.plan import Plan, Until
+from holdfast.runtime.options import Until, WorkerOptions
 from holdfast.runtime.renewals import Renewals
 from holdfast.runtime.wire import Order, Report
 from holdfast.store.tasks import TaskStore
@@ -48,18 +48,18 @@ DONE, FAILED = 0, 1
 class Supervisor:
     """One worker: a tree of this process and its executors."""
 
-    def __init__(self, plan: Plan, command: Sequence[str], store: TaskStore) -> None:
-        self._plan = plan
+    def __init__(self, options: WorkerOptions, command: Sequence[str], store: TaskStore) -> None:
+        self._options = options
         self._command = command
         self._store = store
         self._listen = store.listen
-        self._burials = Burials(plan, store)
-        self._maintenance = Maintenance(plan, store, self._burials.policies, store.listen)
-        self._hints = Hints(plan, self._wake)
+        self._burials = Burials(options, store)
+        self._maintenance = Maintenance(options, store, self._burials.policies, store.listen)
+        self._hints = Hints(options, self._wake)
         self._children: set[Child] = set()
         # The dead in whose place another is about to be started.
         self._awaited: set[Child] = set()
-        self._renewals = Renewals(plan, store, self._children, self._lost)
+        self._renewals = Renewals(options, store, self._children, self._lost)
         self._errands = Errands(self._failed)
         self._signals = 0
         self._failures = 0
@@ -73,10 +73,10 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, self._told_to_leave)
-        for _ in range(self._plan.processes):
+        for _ in range(self._options.processes):
             await self._start()
         chores = [self._renewals.run(), self._tick(), self._hints.run()]
-        if self._plan.until is Until.STOPPED:
+        if self._options.until is Until.STOPPED:
             chores += [self._maintenance.run(), self._maintenance.keep_up()]
         tasks = [asyncio.ensure_future(chore) for chore in chores]
         over = asyncio.ensure_future(self._over.wait())
@@ -95,13 +95,13 @@ class Supervisor:
     # -- executors
 
     async def _start(self) -> Child:
-        child = Child.start(self._command, self._plan)
+        child = Child.start(self._command, self._options)
         self._children.add(child)
         loop = asyncio.get_running_loop()
         loop.add_reader(child.pidfd, self._ended, child)
         await child.wire.open()
         self._errands.send(self._hear(child))
-        self._listen(ExecutorStarted(child.worker, child.process.pid, self._plan.name))
+        self._listen(ExecutorStarted(child.worker, child.process.pid, self._options.name))
         return child
 
     async def _hear(self, child: Child) -> None:
@@ -117,7 +117,7 @@ class Supervisor:
     def _ready(self, child: Child, values: dict[str, object]) -> None:
         child.ready = True
         self._was_ready = True
-        child.lease_until = float(str(values["since"])) + self._plan.lease_seconds
+        child.lease_until = float(str(values["since"])) + self._options.lease_seconds
         for kind, (attempts, base, cap, timeout) in values["policies"].items():  # type: ignore[attr-defined]
             self._burials.learn(kind, Policy(attempts, RetryBackoff(base, cap)), timeout)
         if self._signals:
@@ -130,7 +130,7 @@ class Supervisor:
     async def _recycle(self, child: Child) -> None:
         """Start its successor first, so that no slot is ever missing."""
         while child in self._children and child.leaving is None and child.successor is None:
-            if self._signals or self._plan.until is Until.ONCE:
+            if self._signals or self._options.until is Until.ONCE:
                 return
             try:
                 child.successor = await self._start()
@@ -154,7 +154,7 @@ class Supervisor:
             child.leave_by = now + STOP_SECONDS
             child.order(Order.STOP)
         else:
-            child.leave_by = now + self._plan.grace_seconds + LINGER_SECONDS
+            child.leave_by = now + self._options.grace_seconds + LINGER_SECONDS
             child.order(Order.DRAIN)
 
     def _ended(self, child: Child) -> None:
@@ -178,7 +178,7 @@ class Supervisor:
 
     def _replaced(self, child: Child, status: int) -> bool:
         """Whether another takes its place."""
-        if self._signals or (self._plan.until is not Until.STOPPED and status == DONE):
+        if self._signals or (self._options.until is not Until.STOPPED and status == DONE):
             return False
         if child.relieved or child.successor in self._children or child.successor in self._awaited:
             return True
@@ -219,7 +219,7 @@ class Supervisor:
             await asyncio.sleep(TICK_SECONDS)
             now = time.monotonic()
             # Stopped and continued: whatever the clock says now, the database is asked first.
-            woke = now - before > self._plan.lease_seconds / 2
+            woke = now - before > self._options.lease_seconds / 2
             for child in list(self._children):
                 self._mind(child, now, asleep=woke)
             if woke:
@@ -229,7 +229,7 @@ class Supervisor:
         if now > child.leave_by:
             child.kill()
             return
-        found = child.past_deadline(self._plan.kill_seconds) if child.ready else []
+        found = child.past_deadline(self._options.kill_seconds) if child.ready else []
         overdue = [flight for flight in found if (flight.task_id, flight.fence) in child.late]
         child.late = {(flight.task_id, flight.fence) for flight in found}
         if overdue and not child.overdue:
@@ -238,7 +238,7 @@ class Supervisor:
             child.leaving = Leaving.OVERDUE
             child.kill()
             return
-        margin = min(5.0, self._plan.lease_seconds / 5)
+        margin = min(5.0, self._options.lease_seconds / 5)
         if asleep or now < child.lease_until - margin or not child.ready:
             return
         if child.leaving is not Leaving.LEASE_LOST:
@@ -256,7 +256,7 @@ class Supervisor:
     def _told_to_leave(self) -> None:
         self._signals += 1
         again = self._signals > 1
-        self._listen(WorkerLeaving(self._plan.name, at_once=again))
+        self._listen(WorkerLeaving(self._options.name, at_once=again))
         if again:
             self._status = FAILED
         for child in list(self._children):

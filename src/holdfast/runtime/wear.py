@@ -2,14 +2,14 @@
 
 import time
 
-from holdfast.runtime.plan import Plan
+from holdfast.runtime.options import WorkerOptions
 
 
 class Wear:
     """The age of one executor, in seconds and in tasks."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, options: WorkerOptions) -> None:
+        self._options = options
         self._began_at = time.monotonic()
         self._tasks = 0
         self._said = False
@@ -20,9 +20,12 @@ class Wear:
 
     def out(self) -> str | None:
         """Why it should be replaced; said once."""
-        plan = self._plan
-        old = plan.max_time_seconds is not None and time.monotonic() - self._began_at >= plan.max_time_seconds
-        worn = plan.max_tasks is not None and self._tasks >= plan.max_tasks
+        options = self._options
+        old = (
+            options.max_time_seconds is not None
+            and time.monotonic() - self._began_at >= options.max_time_seconds
+        )
+        worn = options.max_tasks is not None and self._tasks >= options.max_tasks
         if self._said or not (old or worn):
             return None
         self._said = True

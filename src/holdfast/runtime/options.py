@@ -16,7 +16,7 @@ class Until(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WorkerOptions:
     """The options of one worker, the same for each of its executors."""
 
     url: str
@@ -48,7 +48,7 @@ class Plan:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, values: dict[str, object]) -> "Plan":
+    def from_json(cls, values: dict[str, object]) -> "WorkerOptions":
         """As the executor reads it."""
         values["queues"] = tuple(values["queues"])  # type: ignore[arg-type]
         values["until"] = Until(str(values["until"]))
