@@ -6,7 +6,7 @@ PYTHON ?= python3
 JOBS ?= 2
 # Benchmarks and fault tests run on a PostgreSQL cluster of their own, made and removed by tests/cluster.py.
 
-.PHONY: help setup lock check fix dev lint types imports site test requirements mutants check-databases decay bare chaos deploys limits worker-rates endure bench bench-setup bench-quick clean
+.PHONY: help setup lock check fix dev lint types imports site test requirements mutants check-databases decay bare chaos deploys limits redrive worker-rates endure bench bench-setup bench-quick clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | column -t -s '	'
@@ -85,6 +85,9 @@ bench: ## PostgreSQL itself, Holdfast and its peers side by side, then other sha
 
 bench-quick: ## PostgreSQL itself and Holdfast, under a minute; fails below the floor
 	$(BIN)/python -m benchmarks.suite --quick
+
+redrive: ## a million dead letters redriven beside live work, then while drivers are killed, as JSON
+	$(BIN)/python -m benchmarks.redrive --write docs/benchmarks/redrive.json
 
 worker-rates: ## how fast a whole worker drains and starts, and what it costs when idle, as JSON
 	$(BIN)/python -m benchmarks.worker --write docs/benchmarks/worker.json

@@ -3,6 +3,7 @@
 
 from tests.fault import Fault
 from tests.faults_of_flow import FLOW
+from tests.faults_of_operations import OPERATIONS
 from tests.faults_of_shapes import SHAPES
 
 SQL = "store/tasks.sql"
@@ -17,6 +18,7 @@ RUNS = "runtime/runs.py"
 
 FAULTS = (
     FLOW
+    | OPERATIONS
     | SHAPES
     | {
         "no-fence": Fault(
@@ -50,8 +52,8 @@ FAULTS = (
         ),
         "failure-not-recorded": Fault(
             SQL,
-            "    from gone g\n    join changed c on c.id = g.id\n    cross join clock k\n), counted",
-            "    from gone g\n    join changed c on c.id = g.id\n    cross join clock k\n    where false\n), counted",
+            "    from gone g\n    join changed c on c.id = g.id\n    cross join clock k\n), causes",
+            "    from gone g\n    join changed c on c.id = g.id\n    cross join clock k\n    where false\n), causes",
         ),
         "error-not-kept": Fault(
             SQL, "failure_class = coalesce(g.failure_class, t.failure_class)", "failure_class = null"
@@ -260,7 +262,7 @@ FAULTS = (
             "                except KeyError:\n",
         ),
         "requeued-called-failed": Fault(
-            "observe/log.py", 'Move.SNOOZE: "task.requeued"', 'Move.SNOOZE: "task.failed"'
+            "observe/lines.py", 'Move.SNOOZE: "task.requeued"', 'Move.SNOOZE: "task.failed"'
         ),
     }
 )

@@ -35,7 +35,7 @@ FLOW = {
     ),
     "limit-change-unheard": Fault(
         "store/limits.py",
-        '        await conn.execute(self._tasks["offer"], {"names": [full]})\n        self._listen(LimitChanged(full, self._by, cleared=False))\n',
+        '            await conn.execute(self._tasks["offer"], {"names": [full]})\n            await self._note(conn, Action.LIMIT_SET, values)\n',
         "",
     ),
     "burst-unbounded": Fault(

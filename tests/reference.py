@@ -8,7 +8,7 @@ from holdfast.cli.main import program
 from holdfast.config import Settings
 from holdfast.core import errors, events
 from holdfast.core.failure import RULES, ErrorCode
-from holdfast.observe.log import EVENT_NAMES
+from holdfast.observe.lines import EVENT_NAMES
 
 HEAD = "<!-- Made from the code by tests/reference.py. -->\n\n"
 

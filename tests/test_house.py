@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core import errors, events
+from holdfast.core import errors, events, operated
 from holdfast.store.pool import Conn
 from tests.faults import FAULTS
 from tests.mutants import PACKAGE, seed
@@ -43,8 +43,9 @@ def test_every_event_is_part_of_the_stream() -> None:
     told = {part.__name__ for part in events.Event.__args__}
     made = {
         name
-        for name, value in vars(events).items()
-        if isinstance(value, type) and value.__module__ == events.__name__ and name != "Listener"
+        for module in (events, operated)
+        for name, value in vars(module).items()
+        if isinstance(value, type) and value.__module__ == module.__name__ and name != "Listener"
     }
     assert made == told
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from holdfast.config import Settings
     from holdfast.core.backoff import Backoff
     from holdfast.core.errors import HoldfastError
-    from holdfast.core.handler import Bulk, Task
+    from holdfast.core.handler import Bulk, Guarded, Suspect, Task
     from holdfast.core.limit import Limit
     from holdfast.core.outcome import Cancel, Complete, Fail, Retry, Snooze
     from holdfast.core.polling import Polling
@@ -24,6 +24,7 @@ __all__ = [
     "Complete",
     "Cron",
     "Fail",
+    "Guarded",
     "Holdfast",
     "HoldfastError",
     "Kind",
@@ -32,6 +33,7 @@ __all__ = [
     "Retry",
     "Settings",
     "Snooze",
+    "Suspect",
     "Task",
     "TaskHandle",
     "hours",
@@ -47,6 +49,7 @@ _HOMES = {
     "Complete": "holdfast.core.outcome",
     "Cron": "holdfast.core.schedule",
     "Fail": "holdfast.core.outcome",
+    "Guarded": "holdfast.core.handler",
     "Holdfast": "holdfast.app",
     "HoldfastError": "holdfast.core.errors",
     "Kind": "holdfast.api.kinds",
@@ -55,6 +58,7 @@ _HOMES = {
     "Retry": "holdfast.core.outcome",
     "Settings": "holdfast.config",
     "Snooze": "holdfast.core.outcome",
+    "Suspect": "holdfast.core.handler",
     "Task": "holdfast.core.handler",
     "TaskHandle": "holdfast.api.handles",
 }

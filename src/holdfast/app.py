@@ -14,14 +14,16 @@ from holdfast.core.errors import BadHandler
 from holdfast.core.handler import GATHER_SECONDS, GATHER_SIZE, Bulk, Handler, Handlers, Isolation, Task
 from holdfast.core.outcome import Duration
 from holdfast.core.task import NewTask
+from holdfast.ops.driver import plan_handler
+from holdfast.store.drivers import PLAN_KIND
 from holdfast.store.enqueue import Enqueuer
 from holdfast.store.operate import Operator
 
 P = TypeVar("P")
 
 KIND_CHARACTERS_MAX = 200
-# How buckets are called in which tasks wait for others, and not for a limit.
-RESERVED = ("after:", "lane:", "lane!:")
+# How buckets are called in which tasks wait for others, and not for a limit; and kinds of our own.
+RESERVED = ("after:", "lane:", "lane!:", "holdfast.")
 
 
 class Holdfast:
@@ -32,14 +34,15 @@ class Holdfast:
         if database_url is not None:
             self.settings = self.settings.model_copy(update={"database_url": database_url})
         self._kinds: dict[str, Kind[Any]] = {}
+        self._plans = plan_handler(self.settings, lambda: self.handlers)
         self._desk = Desk(self.settings)
         self._operator = Operator(self.settings, by="app")
         self._sender = Sender(Enqueuer(self.settings), self._desk, self._operator)
 
     @property
     def handlers(self) -> Handlers:
-        """Every kind that this app can run."""
-        return {name: kind.handler for name, kind in self._kinds.items()}
+        """Every kind that this app can run, and the one that does what operators ask for."""
+        return {name: kind.handler for name, kind in self._kinds.items()} | {PLAN_KIND: self._plans}
 
     def task(
         self, kind: str, *, isolation: Isolation | str = Isolation.THREAD, **options: Unpack[KindOptions]
@@ -119,8 +122,8 @@ class Holdfast:
                 f"{kind!r} cannot be a kind: it is a name of 1 to {KIND_CHARACTERS_MAX} printable characters"
             )
         if kind.startswith(RESERVED):
-            prefix = kind.split(":")[0]
-            raise BadHandler(f"{kind!r} cannot be a kind: names that begin with {prefix}: are taken")
+            prefix = next(prefix for prefix in RESERVED if kind.startswith(prefix))
+            raise BadHandler(f"{kind!r} cannot be a kind: names that begin with {prefix} are taken")
         if kind in self._kinds:
             other = self._kinds[kind].handler.call
             where = f"{getattr(other, '__module__', '?')}.{getattr(other, '__qualname__', other)}"

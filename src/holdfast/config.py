@@ -28,6 +28,14 @@ class Settings(BaseSettings):
         default="",
         description="The same database past any pooler, for wake-up hints; empty where the first is direct.",
     )
+    audit_ttl_days: int = Field(
+        default=30,
+        ge=0,
+        description="Days after which the content of the audit is let go; 0 keeps it for ever.",
+    )
+    approval_above: int = Field(
+        default=1_000, ge=0, description="A plan with more items than this needs a second person."
+    )
     hints: bool = Field(
         default=True,
         description="Whether enqueuing tells listening workers; off for callers that PREPARE TRANSACTION.",

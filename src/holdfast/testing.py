@@ -35,11 +35,12 @@ from holdfast.store.pool import Conn, connect
 from holdfast.store.sql import in_schema
 from holdfast.store.tasks import TaskStore
 
-# Every table that a task leaves a trace in.
+# Every table that a task leaves a trace in; the audit is only added to, in tests too.
 TABLES = (
     "tasks", "ready", "waiting", "running", "cancel_requests", "wakes", "followups", "buckets", "turns",
     "slots", "rates", "queues", "schedules", "sweeps", "workers", "maintenance", "task_keys",
-    "settled_deltas", "settled_minutes", "task_history", "task_attempts",
+    "settled_deltas", "settled_minutes", "task_history", "task_attempts", "task_edits", "failure_groups",
+    "failure_deltas", "failure_hours", "plans", "plan_items", "plan_skips", "plan_outcomes",
 )  # fmt: skip
 _LEASE_SECONDS = 3_600.0
 

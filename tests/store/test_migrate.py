@@ -20,7 +20,14 @@ from holdfast.core.state import State
 from holdfast.core.task import NewTask
 from holdfast.store import migrate
 from holdfast.store.floor import Floor
-from holdfast.store.migrate import grants, migrate_down, migrate_up, migrations, require_current
+from holdfast.store.migrate import (
+    function_statements,
+    grants,
+    migrate_down,
+    migrate_up,
+    migrations,
+    require_current,
+)
 from holdfast.store.operate import Operator
 from holdfast.store.pool import Conn, connect
 from holdfast.store.tasks import TaskStore
@@ -136,16 +143,19 @@ async def test_going_down_is_refused_while_tasks_are_there(
         assert done.exit_code == 0
         return done.output
 
-    assert await asyncio.to_thread(run, "--plan") == "to apply: 0001 tasks\n"
+    assert await asyncio.to_thread(run, "--plan") == "to apply: 0001 tasks\nto apply: 0002 operations\n"
     assert await asyncio.to_thread(run, "--down") == "nothing to do: the schema is as it should be\n"
-    assert await asyncio.to_thread(run) == "applied: 0001 tasks\n"
+    assert await asyncio.to_thread(run) == "applied: 0001 tasks\napplied: 0002 operations\n"
     assert "holdfast_worker" in await asyncio.to_thread(run, "--grants")
     await blank.execute("select holdfast.enqueue('mail.send')")
     with pytest.raises(
         SchemaError, match="holds 1 tasks and 0 that completed, which going down removes: add --yes"
     ):
         await asyncio.to_thread(run, "--down")
-    assert await asyncio.to_thread(run, "--down", "--yes") == "taken back: 0001 tasks\n"
+    assert (
+        await asyncio.to_thread(run, "--down", "--yes")
+        == "taken back: 0002 operations\ntaken back: 0001 tasks\n"
+    )
 
 
 async def test_upkeep_runs_with_a_worker_s_rights(blank: Conn) -> None:
@@ -207,3 +217,27 @@ async def test_what_an_operator_does_needs_no_more_than_the_rights_of_the_api(bl
         assert await operator.redrive(blank, [waiting], "after all") == [waiting]
         await operator.close_kind(blank, "mail.send", "the provider is down")
         await operator.pause_queue(blank, "default", "a deploy")
+
+
+@pytest.mark.requirement("F5")
+@pytest.mark.catches("migration-drops-rows")
+async def test_f5_a_later_migration_keeps_every_row_and_goes_back(
+    blank: Conn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(migrate, "migrations", lambda schema: migrations(schema)[:1])
+        known = [text for text in function_statements("holdfast") if "audit" not in text]
+        patched.setattr(migrate, "function_statements", lambda _: known)
+        await migrate_up(blank, "holdfast")
+    insert = (
+        "insert into holdfast.tasks (id, enqueued_at, run_at, priority, kind, queue, payload, mark,"
+        " marked_at, dead_reason) values (gen_random_uuid(), now(), now(), 2, 'old', 'default', '{}',"
+        " 'failed', now(), 'non_retryable')"
+    )
+    await blank.execute(insert)
+    await migrate_up(blank, "holdfast")
+    kept = await (await blank.execute("select kind, replay_count from holdfast.tasks")).fetchall()
+    assert kept == [("old", 0)]
+    await migrate_down(blank, "holdfast", to=1)
+    assert await (await blank.execute("select kind from holdfast.tasks")).fetchall() == [("old",)]
+    await migrate_up(blank, "holdfast")

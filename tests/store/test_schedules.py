@@ -13,6 +13,7 @@ from holdfast.core.errors import ScheduleNotFound
 from holdfast.core.events import ScheduleFailed
 from holdfast.core.handler import Handler, Scheduled
 from holdfast.core.schedule import Cron
+from holdfast.store.pending import look
 from holdfast.store.pool import Conn
 from holdfast.store.schedules import Schedules, key_of
 from tests.core.test_schedule import ZONES
@@ -123,7 +124,7 @@ async def test_one_that_cannot_fire_holds_up_no_other(world: World, schedules: S
     assert await keys(world) == ["good@2026-03-29T01:00Z"]
     (failed,) = [event for event in world.events if isinstance(event, ScheduleFailed)]
     assert (failed.name, "no time zone 'Europe/Atlantis'" in failed.reason) == ("lost", True)
-    assert await schedules.pending(world.conn, now) == (60.0, False), "it is tried again"
+    assert (await look(world.conn, Settings(), now)).next_tick_seconds == 60.0, "it is tried again"
     assert await world.rows_of("tasks", "bucket") == [("report/of=7",)]
 
 

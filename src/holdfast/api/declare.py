@@ -8,7 +8,7 @@ from holdfast.api.codec import Codec, Upgrade, encode_result, payload_type
 from holdfast.api.kinds import bucket_of_payload, positive
 from holdfast.core.backoff import Backoff
 from holdfast.core.errors import BadHandler
-from holdfast.core.handler import Bulk, Gather, Handler, Isolation, Scheduled, Task
+from holdfast.core.handler import Bulk, Gather, Guard, Handler, Isolation, Scheduled, Task
 from holdfast.core.limit import Limit
 from holdfast.core.outcome import Duration, as_seconds
 from holdfast.core.polling import Polling
@@ -27,7 +27,9 @@ class KindOptions(TypedDict, total=False):
     for those with the same value of that field of the payload, which are served in turn with the others.
     After a failed task its lane goes on, or with `lane_on_failure="block"` waits for an operator.
     `polling` says when a task that snoozes and snoozes is given up. `schedule` makes tasks by itself:
-    `Cron("0 3 * * *", zone="Europe/Paris")`, or several of them.
+    `Cron("0 3 * * *", zone="Europe/Paris")`, or several of them. The values of `secrets`, fields of the
+    payload, are kept out of failures, logs and the audit. `guard` is asked before dead letters are redriven:
+    given some, it answers a `Guarded` for each, with a veto or with what it would cost.
     """
 
     queue: str
@@ -43,6 +45,8 @@ class KindOptions(TypedDict, total=False):
     schedule: Cron | Sequence[Cron]
     version: int
     upgrades: Mapping[int, Upgrade]
+    secrets: Sequence[str]
+    guard: Guard
 
 
 def check(kind: str, options: KindOptions, isolation: str) -> None:
@@ -68,6 +72,14 @@ def check(kind: str, options: KindOptions, isolation: str) -> None:
         raise BadHandler(f'per of {kind} is {per!r}: write per=("field", Limit(running=…))')
     if (lane := options.get("lane_on_failure", "pass")) not in ("pass", "block"):
         raise BadHandler(f"lane_on_failure of {kind} is {lane!r}: it is 'pass' or 'block'")
+    _check_operating(kind, options)
+
+
+def _check_operating(kind: str, options: KindOptions) -> None:
+    if isinstance(secrets := options.get("secrets", ()), str) or not all(isinstance(x, str) for x in secrets):
+        raise BadHandler(f'secrets of {kind} is {secrets!r}: write secrets=("field", …)')
+    if (guard := options.get("guard")) is not None and not inspect.iscoroutinefunction(guard):
+        raise BadHandler(f"guard of {kind} is {guard!r}: write an async function that takes dead letters")
 
 
 def gather(kind: str, size: int, linger: Duration) -> Gather:
@@ -107,6 +119,9 @@ def declare(
         rate_limited=options.get("rate_limited", ()),
         decode=codec.decode,
         encode=encode_result,
+        check=codec.check,
+        secrets=tuple(options.get("secrets", ())),
+        guard=options.get("guard"),
         version=version,
         limit=options.get("limit"),
         per=options.get("per"),

@@ -5,18 +5,22 @@ import sys
 import typer
 from pydantic import ValidationError
 
+from holdfast.cli.audit import audit
+from holdfast.cli.dead import dead
 from holdfast.cli.doctor import doctor
+from holdfast.cli.groups import groups
 from holdfast.cli.init import init
 from holdfast.cli.kinds import kinds
 from holdfast.cli.limits import limits
 from holdfast.cli.migrate import migrate
 from holdfast.cli.overview import status
 from holdfast.cli.queues import queues
+from holdfast.cli.redrive import redrive
 from holdfast.cli.schedules import schedules
 from holdfast.cli.screen import REFUSED
 from holdfast.cli.tasks import tasks
 from holdfast.cli.worker import worker
-from holdfast.core.errors import HoldfastError, MoveRefused
+from holdfast.core.errors import HoldfastError, MoveRefused, PlanRefused
 
 program = typer.Typer(
     name="holdfast",
@@ -35,6 +39,10 @@ def _commands() -> None:
 for command in (init, migrate, worker, status, doctor):
     program.command()(command)
 program.add_typer(tasks, name="task")
+program.add_typer(dead, name="dead")
+program.add_typer(groups, name="group")
+program.add_typer(redrive, name="redrive")
+program.add_typer(audit, name="audit")
 program.add_typer(queues, name="queue")
 program.add_typer(kinds, name="kind")
 program.add_typer(limits, name="limit")
@@ -47,7 +55,7 @@ def main() -> None:
         program()
     except HoldfastError as error:
         sys.stderr.write(f"holdfast: {error}\n")
-        sys.exit(REFUSED if isinstance(error, MoveRefused) else 2)
+        sys.exit(REFUSED if isinstance(error, (MoveRefused, PlanRefused)) else 2)
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
         name = "_".join(str(part) for part in wrong["loc"]).upper()

@@ -15,7 +15,7 @@ from holdfast.cli.screen import AsJson
 from holdfast.config import Settings
 from holdfast.core.decide import MAX_ATTEMPTS_DEFAULT
 from holdfast.core.errors import NotAllowed
-from holdfast.core.task import TIMEOUT_SECONDS
+from holdfast.core.task import RESERVED_QUEUE, TIMEOUT_SECONDS
 from holdfast.observe.log import LogLines
 from holdfast.runtime.options import Until, WorkerOptions
 from holdfast.runtime.supervisor import Supervisor
@@ -122,7 +122,7 @@ def worker(  # noqa: PLR0913 (one for each option)
         url=settings.database_url,
         direct_url=settings.direct_url,
         schema=settings.schema_name,
-        queues=named,
+        queues=tuple(dict.fromkeys((RESERVED_QUEUE, *named))),
         name=name or f"{socket.gethostname()}:{os.getpid()}",
         concurrency=concurrency,
         processes=1 if once else processes,

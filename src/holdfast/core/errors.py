@@ -4,6 +4,9 @@
     ├── KeyConflict       the same key with another payload
     ├── TaskNotFound      no such task, alive or in history
     ├── ScheduleNotFound  no schedule of this name
+    ├── PlanNotFound      no plan has this id
+    ├── PlanRefused       the plan's state does not allow it
+    ├── GroupNotFound     no group has this fingerprint
     ├── MoveRefused       the task's state does not allow the move
     ├── PayloadTooLarge   a payload past the limit
     ├── AppNotFound       the path of the command line leads to no app
@@ -51,6 +54,28 @@ class ScheduleNotFound(HoldfastError):
     def __init__(self, name: str, known: str) -> None:
         there = f"there are {known}" if known else "there are none"
         super().__init__(f"there is no schedule {name}: {there}")
+
+
+class PlanNotFound(HoldfastError):
+    """No plan has this id."""
+
+    def __init__(self, plan_id: str) -> None:
+        super().__init__(f"plan {plan_id} does not exist")
+
+
+class PlanRefused(HoldfastError):
+    """The plan is not in a state that allows it."""
+
+    def __init__(self, plan_id: str, state: str, why: str) -> None:
+        super().__init__(f"plan {plan_id} is {state}: {why}")
+        self.state = state
+
+
+class GroupNotFound(HoldfastError):
+    """No group of failures has this fingerprint."""
+
+    def __init__(self, fingerprint: str) -> None:
+        super().__init__(f"there is no group {fingerprint}: `holdfast group list` shows them")
 
 
 _DONE = {

@@ -1,7 +1,11 @@
 """The closed set of failure classes, the error codes people know, and what each class leads to."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from holdfast.core.fingerprint import fingerprint, origin_of_message
+from holdfast.core.redact import redact
 
 
 class FailureClass(StrEnum):
@@ -75,12 +79,16 @@ STACK_CHARACTERS_MAX = 16_000
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One failed attempt, classified, bounded and fit to be stored."""
+    """One failed attempt, classified, bounded, without secrets and fit to be stored.
+
+    `origin` is what failures of one cause have in common; `core.fingerprint` says how it is found.
+    """
 
     failure_class: FailureClass
     code: str
     message: str
     stack: str | None = None
+    origin: str = ""
 
     @classmethod
     def of(
@@ -90,14 +98,25 @@ class Failure:
         *,
         code: str | None = None,
         stack: str | None = None,
+        origin: str | None = None,
     ) -> "Failure":
         """A failure of a class, under its usual code unless another is declared."""
         return cls(
             failure_class,
             storable(code or RULES[failure_class].code, MESSAGE_CHARACTERS_MAX),
-            storable(message, MESSAGE_CHARACTERS_MAX),
-            None if stack is None else storable(stack, STACK_CHARACTERS_MAX),
+            storable(redact(message), MESSAGE_CHARACTERS_MAX),
+            None if stack is None else storable(redact(stack), STACK_CHARACTERS_MAX),
+            origin_of_message(message) if origin is None else origin,
         )
+
+    def without(self, secrets: Iterable[str]) -> "Failure":
+        """The same, with these words struck out."""
+        stack = None if self.stack is None else redact(self.stack, secrets)
+        return replace(self, message=redact(self.message, secrets), stack=stack)
+
+    def fingerprint(self, kind: str) -> str:
+        """The name of the group of failures of this kind with the same cause."""
+        return fingerprint(kind, self.code, self.origin)
 
 
 def storable(text: str, characters_max: int) -> str:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import StrEnum
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -139,6 +140,35 @@ def _plain_json(payload: str, version: int) -> object:  # noqa: ARG001 (a decode
     return json.loads(payload)
 
 
+def _plain_check(payload: str) -> str:
+    """A payload of a kind that declares none: anything that is JSON."""
+    return json.dumps(json.loads(payload))
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A dead letter as its kind's guard sees it before it is redriven."""
+
+    id: str
+    kind: str
+    payload: Any
+    version: int
+    subject: str | None
+    error_code: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """What a guard says of one dead letter: why it must not be redriven, or what that would cost."""
+
+    veto: str | None = None
+    money_effect: Decimal = Decimal(0)
+
+
+# Given dead letters of its kind, answers one Guarded for each, in their order.
+Guard: TypeAlias = Callable[[Sequence[Suspect]], Awaitable[Sequence[Guarded]]]
+
+
 class Scheduled(NamedTuple):
     """A schedule of a kind: when, with which payload, and behind which bucket its tasks stand."""
 
@@ -163,6 +193,12 @@ class Handler:
     rate_limited: tuple[type[Exception], ...] = ()
     decode: Callable[[str, int], object] = _plain_json
     encode: Callable[[object], str] = json.dumps
+    # An operator's payload as it is to be kept, if the kind takes it.
+    check: Callable[[str], str] = _plain_check
+    # Fields of the payload whose values are kept out of failures, logs and the audit.
+    secrets: tuple[str, ...] = ()
+    # Asked before dead letters of the kind are redriven.
+    guard: Guard | None = None
     version: int = 1
     limit: Limit | None = None
     # The field of the payload by whose value tasks stand behind limits of their own.

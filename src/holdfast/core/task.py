@@ -13,6 +13,8 @@ from holdfast.core.state import State
 PRIORITIES = (0, 1, 2, 3)
 PRIORITY_DEFAULT = 2
 QUEUE_DEFAULT = "default"
+# Served by every worker, and paused by nobody: what operators ask for is done there.
+RESERVED_QUEUE = "holdfast"
 KEY_WINDOW_SECONDS = 24 * 60 * 60
 TIMEOUT_SECONDS = 600.0
 _ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")

@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast.core.errors import VersionUnknown
 from holdfast.core.failure import ErrorCode, Failure, FailureClass
+from holdfast.core.fingerprint import origin_of_error
 from holdfast.core.handler import Answer, Bulk, Finisher, Handler, Task, task_of
 from holdfast.core.outcome import (
     Cancel,
@@ -154,7 +155,9 @@ def failed(handler: Handler, error: BaseException) -> Failed:
         stack = message
     after = getattr(error, "retry_after_seconds", None)
     hint = after if isinstance(after, (int, float)) and failure_class is FailureClass.RATE_LIMITED else None
-    return Failed(Failure.of(failure_class, message, stack=stack), hint)
+    package = getattr(handler.call, "__module__", "").partition(".")[0]
+    origin = origin_of_error(error, package)
+    return Failed(Failure.of(failure_class, message, stack=stack, origin=origin), hint)
 
 
 def _text(error: BaseException) -> str:

@@ -257,8 +257,8 @@ class Executor:
     def _finished(self, claim: Claim, then: Outcome) -> None:
         """It was settled in the handler's own commit: whatever came after that changes nothing."""
         self._listen(TasksSettled([(claim, self._verdicts.of(claim, Complete()))]))
-        if isinstance(then, Failed):
-            self._listen(FailedAfterFinish(claim, then.failure.message))
+        if isinstance(then, Failed) and (failure := self._verdicts.of(claim, then).failure):
+            self._listen(FailedAfterFinish(claim, failure.message))
 
     def _settle(self, claim: Claim, outcome: Outcome, *, uncertain: bool = False) -> None:
         self._settling.add((claim, self._verdicts.of(claim, outcome)), uncertain=uncertain)

@@ -16,9 +16,12 @@ from holdfast.core.decide import Policy
 from holdfast.core.events import Listener, StatementFailed
 from holdfast.runtime.link import Backoff, Link, LinkLost
 from holdfast.runtime.options import WorkerOptions
+from holdfast.store.audit import AuditWriter
+from holdfast.store.drivers import Drivers
 from holdfast.store.followups import Followups
 from holdfast.store.gates import Gates
 from holdfast.store.operate import Operator
+from holdfast.store.pending import look
 from holdfast.store.pool import Conn
 from holdfast.store.schedules import Schedules
 from holdfast.store.tasks import RECLAIM_LIMIT, TaskStore
@@ -35,13 +38,13 @@ FAILED_SECONDS = 5.0
 EXPIRE_SECONDS = 5.0
 STIR_SECONDS = 5.0
 STIR_AGAIN_SECONDS = 0.05
-# The first schedule, or the first follow-up for a while, is noticed by then.
+# The first schedule, follow-up or act of an operator for a while is noticed by then.
 WAKE_SECONDS = 5.0
 RELEASE_SECONDS = 0.25
 
 
 class Maintenance:
-    """Reclaim, gates, schedules, follow-ups, expiry, counts, retention, days."""
+    """Reclaim, gates, schedules, follow-ups, expiry, plans, the audit, counts, retention, days."""
 
     def __init__(
         self, options: WorkerOptions, store: TaskStore, policies: Mapping[str, Policy], listen: Listener
@@ -61,7 +64,9 @@ class Maintenance:
         self._stirred = ""
         self._schedules = Schedules(store.settings, listen)
         self._followups = Followups(store.settings, listen)
-        self._due = {"look": 0.0, "gates": 0.0, "wake": 0.0, "stir": 0.0, "expire": 0.0}
+        self._drivers = Drivers(store.settings, listen)
+        self._audit = AuditWriter(store.settings, listen)
+        self._due = dict.fromkeys(("look", "gates", "wake", "stir", "expire"), 0.0)
         # A little shorter than the workers' own: what a dead tree held is taken back as soon as it may be.
         self._lease = max(1.0, options.lease_seconds * 0.8)
 
@@ -150,12 +155,16 @@ class Maintenance:
         return GATES_SECONDS
 
     async def _wake(self, conn: Conn) -> float:
-        """Make the tasks of ticks that have come, and let follow-ups start; answers when to look again."""
-        soonest, waiting = await self._schedules.pending(conn)
+        """Do what one look shows to be due: ticks, follow-ups, seals, plans; answers when to look again."""
+        soonest, waiting, unsealed, undriven = await look(conn, self._store.settings)
         if soonest is not None and soonest <= 0:
             await self._schedules.fire(conn)
         if waiting:
             await self._followups.release(conn)
+        if unsealed:
+            await self._audit.seal(conn)
+        for plan_id in undriven:
+            await self._drivers.begin(conn, plan_id)
         often = RELEASE_SECONDS if waiting else WAKE_SECONDS
         return often if soonest is None else min(max(soonest, CUT_OFF_SECONDS), often)
 

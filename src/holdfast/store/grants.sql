@@ -23,6 +23,16 @@ grant execute on function holdfast.enqueue, holdfast.enqueue_many, holdfast.enqu
     to holdfast_enqueuer, holdfast_worker, holdfast_api;
 grant execute on function holdfast.make_partition, holdfast.release_followups, holdfast.lease_at_once, holdfast.claim_waiting, holdfast.free_slots, holdfast.turn_over, holdfast.offer, holdfast.hint to holdfast_worker;
 grant execute on function holdfast.offer, holdfast.hint to holdfast_api;
+-- Whoever does something may say so, and nobody may take it back: the audit is only added to.
+grant execute on function holdfast.note, holdfast.note_tasks, holdfast.audit_hash, holdfast.seal_audit, holdfast.prune_audit to holdfast_worker, holdfast_api;
+grant insert on holdfast.audit_log, holdfast.audit_unsealed to holdfast_worker, holdfast_api;
+grant usage on sequence holdfast.audit_chunk to holdfast_worker, holdfast_api;
+grant insert, update on holdfast.plans to holdfast_worker, holdfast_api;
+grant insert on holdfast.plan_items, holdfast.plan_skips, holdfast.plan_outcomes to holdfast_worker, holdfast_api;
+grant insert, update on holdfast.failure_groups to holdfast_worker, holdfast_api;
+grant insert, delete on holdfast.task_edits to holdfast_worker, holdfast_api;
+grant insert, update, delete on holdfast.failure_deltas, holdfast.failure_hours to holdfast_worker;
+grant delete on holdfast.task_keys to holdfast_api;
 grant select on all tables in schema holdfast to holdfast_worker, holdfast_api;
 grant insert, update, delete on holdfast.tasks, holdfast.ready, holdfast.waiting, holdfast.running,
     holdfast.cancel_requests, holdfast.wakes, holdfast.followups, holdfast.buckets, holdfast.turns, holdfast.slots, holdfast.rates, holdfast.guards, holdfast.queues, holdfast.schedules, holdfast.sweeps, holdfast.workers, holdfast.maintenance, holdfast.task_keys, holdfast.settled_deltas,

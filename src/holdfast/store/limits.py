@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from holdfast.config import Settings
+from holdfast.core.audit import Action
 from holdfast.core.errors import Misused
 from holdfast.core.events import LimitChanged, Listener, silent
 from holdfast.core.limit import ANY, Limit, Scope
+from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.pool import Conn
 from holdfast.store.sql import load
 
@@ -45,6 +47,7 @@ class Limits:
     def __init__(self, settings: Settings, listen: Listener = silent, *, by: str) -> None:
         self._sql = load("limits.sql", settings.schema_name)
         self._tasks = load("tasks.sql", settings.schema_name)
+        self._audit = AuditWriter(settings, listen)
         self._listen = listen
         self._by = by
 
@@ -62,13 +65,15 @@ class Limits:
             "weight": limit.weight,
             "by": self._by,
         }
-        before = await self._starts_per_second(conn, full)
-        await conn.execute(self._sql["set_limit"], values)
-        await self._rescale(conn, full, before)
-        if full == f"kind:{ANY}":
-            await conn.execute(self._sql["set_default"])
-        # Whoever found it full gave its turn up; now there may be room.
-        await conn.execute(self._tasks["offer"], {"names": [full]})
+        async with conn.transaction():
+            before = await self._starts_per_second(conn, full)
+            await conn.execute(self._sql["set_limit"], values)
+            await self._rescale(conn, full, before)
+            if full == f"kind:{ANY}":
+                await conn.execute(self._sql["set_default"])
+            # Whoever found it full gave its turn up; now there may be room.
+            await conn.execute(self._tasks["offer"], {"names": [full]})
+            await self._note(conn, Action.LIMIT_SET, values)
         self._listen(LimitChanged(full, self._by, cleared=False))
         return full
 
@@ -81,15 +86,24 @@ class Limits:
     async def clear(self, conn: Conn, scope: Scope, name: str) -> bool:
         """Let everything run again; whether there was a limit."""
         full = full_name(scope, name)
-        before = await self._starts_per_second(conn, full)
-        rows = await (await conn.execute(self._sql["clear_limit"], {"name": full})).fetchall()
-        names = [found for (found,) in rows]
-        await conn.execute(self._sql["drop_bare"], {"names": names})
-        await self._rescale(conn, full, before)
-        await conn.execute(self._tasks["offer"], {"names": [full]})
+        async with conn.transaction():
+            before = await self._starts_per_second(conn, full)
+            rows = await (await conn.execute(self._sql["clear_limit"], {"name": full})).fetchall()
+            names = [found for (found,) in rows]
+            await conn.execute(self._sql["drop_bare"], {"names": names})
+            await self._rescale(conn, full, before)
+            await conn.execute(self._tasks["offer"], {"names": [full]})
+            if names:
+                await self._note(conn, Action.LIMIT_CLEAR, {"name": full})
         if names:
             self._listen(LimitChanged(full, self._by, cleared=True))
         return bool(names)
+
+    async def _note(self, conn: Conn, action: Action, values: Mapping[str, object]) -> None:
+        """What a person did; what code declares is no act of an operator."""
+        if self._by != CODE:
+            details = {name: value for name, value in values.items() if value is not None and name != "by"}
+            await self._audit.note(conn, action, Author(self._by, ""), details=details)
 
     async def _starts_per_second(self, conn: Conn, full: str) -> float | None:
         row = await (await conn.execute(self._sql["rate"], {"name": full})).fetchone()

@@ -100,8 +100,13 @@ async def above(conn: Conn, schema: str, to: int) -> list[Migration]:
 
 
 def function_statements(schema: str) -> list[LiteralString]:
-    """The functions of `tasks.sql`; each replaces what an earlier version left."""
-    return [text for name, text in load("tasks.sql", schema).items() if name.startswith("install_")]
+    """The functions of this version; each replaces what an earlier one left."""
+    return [
+        text
+        for file in ("tasks.sql", "audit.sql")
+        for name, text in load(file, schema).items()
+        if name.startswith("install_")
+    ]
 
 
 def grants(schema: str) -> LiteralString:
@@ -180,7 +185,9 @@ async def _outlived(conn: Conn, schema: str) -> Sequence[str]:
 
 async def _functions(conn: Conn, schema: str) -> Sequence[str]:
     rows = await conn.execute(
-        "select p.oid::regprocedure::text from pg_proc p where p.pronamespace = %s::regnamespace",
+        # Those of triggers come and go with the tables that have them.
+        "select p.oid::regprocedure::text from pg_proc p where p.pronamespace = %s::regnamespace"
+        " and p.prorettype <> 'trigger'::regtype",
         [schema],
     )
     return [signature async for (signature,) in rows]

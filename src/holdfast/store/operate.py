@@ -1,22 +1,30 @@
 """What an operator does to tasks that nobody holds, and to kinds and queues; and how people see one.
 
-Each verb answers which tasks it moved. The ones it could not move are left as they are.
+Each verb answers which tasks it moved. The ones it could not move are left as they are. What a verb does and
+the entry of the audit that tells of it are one transaction.
 """
 
 from collections.abc import Sequence
 from datetime import datetime
 
 from holdfast.config import Settings
-from holdfast.core.errors import MoveRefused, TaskNotFound
+from holdfast.core.audit import Action
+from holdfast.core.errors import Misused, MoveRefused, TaskNotFound
 from holdfast.core.events import KindGateChanged, Listener, TasksMoved, TasksWoken, silent
 from holdfast.core.failure import DeadReason, FailureClass
 from holdfast.core.state import Move, State, after
-from holdfast.core.task import Counters, ErrorMark, TaskView, is_task_id
+from holdfast.core.task import RESERVED_QUEUE, Counters, ErrorMark, TaskView, is_task_id
+from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.pool import Conn
 from holdfast.store.sql import load
 
 # A move can lose a race with a claim or a settle; then the task stands elsewhere and is asked again.
 _TRIES = 5
+_ACTIONS = {
+    Move.PAUSE: Action.TASK_PAUSE,
+    Move.RESUME: Action.TASK_RESUME,
+    Move.REDRIVE: Action.TASK_RETRY,
+}
 
 
 class Operator:
@@ -27,6 +35,7 @@ class Operator:
     ) -> None:
         self._sql = load("tasks.sql", (settings or Settings()).schema_name)
         self._read = load("views.sql", (settings or Settings()).schema_name)
+        self._audit = AuditWriter(settings or Settings(), listen)
         self._listen = listen
         self._by = by
 
@@ -44,10 +53,14 @@ class Operator:
         _require_ids([task_id])
         for _ in range(_TRIES):
             values = {"ids": [task_id], "reason": reason}
-            cursor = await conn.execute(self._sql["request_cancel"], values)
-            row = await cursor.fetchone()
+            async with conn.transaction():
+                cursor = await conn.execute(self._sql["request_cancel"], values)
+                row = await cursor.fetchone()
+                if row is not None:
+                    await self._let_pass(conn, [task_id])
+                    author = Author(self._by, reason)
+                    await self._audit.note_tasks(conn, Action.TASK_CANCEL, author, [task_id])
             if row is not None:
-                await self._let_pass(conn, [task_id])
                 self._listen(TasksMoved(Move.REQUEST_CANCEL, [task_id], self._by, reason))
                 return State.RUNNING if row[1] else State.CANCELLED
             await self._require(conn, task_id, Move.REQUEST_CANCEL)
@@ -73,8 +86,11 @@ class Operator:
         for _ in range(2):
             left = [id_ for id_ in task_ids if id_ not in ids]
             if left:
-                cursor = await conn.execute(self._sql["wake"], {"ids": left})
-                ids += [row[0] for row in await cursor.fetchall()]
+                async with conn.transaction():
+                    cursor = await conn.execute(self._sql["wake"], {"ids": left})
+                    found = [row[0] for row in await cursor.fetchall()]
+                    await self._audit.note_tasks(conn, Action.TASK_WAKE, Author(self._by, ""), found)
+                ids += found
         if ids:
             self._listen(TasksWoken(ids, self._by))
         return ids
@@ -95,26 +111,42 @@ class Operator:
     async def close_kind(self, conn: Conn, kind: str, reason: str, *, until: datetime | None = None) -> None:
         """Start no more tasks of a kind; those that run go on."""
         values = {"kind": kind, "by": self._by, "until": until, "reason": reason}
-        await conn.execute(self._sql["close_kind"], values)
+        async with conn.transaction():
+            await conn.execute(self._sql["close_kind"], values)
+            author = Author(self._by, reason)
+            await self._audit.note(conn, Action.KIND_PAUSE, author, kind=kind, details={"until": until})
         self._listen(KindGateChanged(kind, "paused", self._by, reason))
 
     async def open_kind(self, conn: Conn, kind: str) -> bool:
         """Let a kind run again, more from second to second; whether it was paused."""
-        cursor = await conn.execute(self._sql["open_kind"], {"kind": kind})
-        opened = await cursor.fetchone() is not None
+        async with conn.transaction():
+            cursor = await conn.execute(self._sql["open_kind"], {"kind": kind})
+            opened = await cursor.fetchone() is not None
+            if opened:
+                await self._audit.note(conn, Action.KIND_RESUME, Author(self._by, ""), kind=kind)
         if opened:
             self._listen(KindGateChanged(kind, "open", self._by, ""))
         return opened
 
     async def pause_queue(self, conn: Conn, queue: str, reason: str, until: datetime | None = None) -> None:
         """Start nothing more from a queue."""
+        if queue == RESERVED_QUEUE:
+            raise Misused(f"queue {queue} cannot be paused: what operators ask for is done there")
         values = {"queue": queue, "by": self._by, "until": until, "reason": reason}
-        await conn.execute(self._sql["pause_queue"], values)
+        async with conn.transaction():
+            await conn.execute(self._sql["pause_queue"], values)
+            details = {"queue": queue, "until": until}
+            await self._audit.note(conn, Action.QUEUE_PAUSE, Author(self._by, reason), details=details)
 
     async def resume_queue(self, conn: Conn, queue: str) -> bool:
         """Serve a queue again; whether it was paused."""
-        cursor = await conn.execute(self._sql["resume_queue"], {"queue": queue})
-        return await cursor.fetchone() is not None
+        async with conn.transaction():
+            cursor = await conn.execute(self._sql["resume_queue"], {"queue": queue})
+            resumed = await cursor.fetchone() is not None
+            if resumed:
+                details = {"queue": queue}
+                await self._audit.note(conn, Action.QUEUE_RESUME, Author(self._by, ""), details=details)
+        return resumed
 
     async def reopen(self, conn: Conn) -> list[str]:
         """End the pauses whose end has come; answers the queues and buckets."""
@@ -148,11 +180,14 @@ class Operator:
 
     async def _move(self, conn: Conn, move: Move, task_ids: Sequence[str], reason: str) -> list[str]:
         _require_ids(task_ids)
-        values = {"ids": list(task_ids), "reason": reason}
-        cursor = await conn.execute(self._sql[move.value], values)
-        ids = [id_ for (id_,) in await cursor.fetchall()]
+        values = {"ids": list(task_ids), "by": self._by, "reason": reason}
+        async with conn.transaction():
+            cursor = await conn.execute(self._sql[move.value], values)
+            ids = [id_ for (id_,) in await cursor.fetchall()]
+            if ids:
+                await self._let_pass(conn, ids)
+                await self._audit.note_tasks(conn, _ACTIONS[move], Author(self._by, reason), ids)
         if ids:
-            await self._let_pass(conn, ids)
             self._listen(TasksMoved(move, ids, self._by, reason))
         return ids
 

@@ -6,12 +6,14 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from holdfast.config import Settings
+from holdfast.core.audit import Action
 from holdfast.core.errors import HoldfastError, ScheduleNotFound
 from holdfast.core.events import Listener, ScheduleFailed, SchedulesDeclared, SchedulesFired, silent
 from holdfast.core.handler import Handler, Scheduled
 from holdfast.core.outcome import as_seconds
 from holdfast.core.schedule import Cron, Due
 from holdfast.core.task import Enqueued, NewTask
+from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.bridges import bridge_async
 from holdfast.store.enqueue import Enqueuer
 from holdfast.store.pool import Conn
@@ -69,6 +71,7 @@ class Schedules:
     def __init__(self, settings: Settings, listen: Listener = silent, *, by: str = "holdfast") -> None:
         self._sql = load("schedules.sql", settings.schema_name)
         self._enqueuer = Enqueuer(settings, listen)
+        self._audit = AuditWriter(settings, listen)
         self._listen = listen
         self._by = by
 
@@ -82,12 +85,6 @@ class Schedules:
                 names.append(name)
         if names:
             self._listen(SchedulesDeclared(names))
-
-    async def pending(self, conn: Conn, now: datetime | None = None) -> tuple[float | None, bool]:
-        """In how many seconds the next tick comes, and whether tasks wait for others to end."""
-        row = await (await conn.execute(self._sql["pending"], {"now": now or datetime.now(UTC)})).fetchone()
-        assert row is not None, "a select without a table always answers"
-        return row[0], row[1]
 
     async def fire(self, conn: Conn, now: datetime | None = None) -> None:
         """Make the tasks of every tick that has come."""
@@ -144,24 +141,37 @@ class Schedules:
     async def pause(self, conn: Conn, name: str, reason: str) -> None:
         """Fire no more of its ticks; those that pass meanwhile are not made up for."""
         await self.show(conn, name)
-        await conn.execute(self._sql["pause"], {"name": name, "by": self._by, "reason": reason})
+        async with conn.transaction():
+            await conn.execute(self._sql["pause"], {"name": name, "by": self._by, "reason": reason})
+            await self._note(conn, Action.SCHEDULE_PAUSE, name, reason)
 
     async def resume(self, conn: Conn, name: str, now: datetime | None = None) -> bool:
         """Fire the ticks from now on; whether it was paused."""
         view = await self.show(conn, name)
         values = {"name": name, "next_at": next(view.cron.after(now or datetime.now(UTC)))}
-        return await (await conn.execute(self._sql["resume"], values)).fetchone() is not None
+        async with conn.transaction():
+            resumed = await (await conn.execute(self._sql["resume"], values)).fetchone() is not None
+            if resumed:
+                await self._note(conn, Action.SCHEDULE_RESUME, name)
+        return resumed
 
     async def run(self, conn: Conn, name: str) -> Enqueued:
         """Make a task now, beside its ticks."""
         view = await self.show(conn, name)
-        (made,) = await self._enqueuer.enqueue(bridge_async(conn), [view.task(f"{name}@run-{uuid4()}")])
+        async with conn.transaction():
+            (made,) = await self._enqueuer.enqueue(bridge_async(conn), [view.task(f"{name}@run-{uuid4()}")])
+            await self._note(conn, Action.SCHEDULE_RUN, name)
         return made
 
     async def remove(self, conn: Conn, name: str) -> None:
         """Forget it; code that still declares it makes it anew when a worker starts."""
         await self.show(conn, name)
-        await conn.execute(self._sql["remove"], {"name": name})
+        async with conn.transaction():
+            await conn.execute(self._sql["remove"], {"name": name})
+            await self._note(conn, Action.SCHEDULE_REMOVE, name)
+
+    async def _note(self, conn: Conn, action: Action, name: str, reason: str = "") -> None:
+        await self._audit.note(conn, action, Author(self._by, reason), details={"schedule": name})
 
 
 def key_of(name: str, tick: datetime) -> str:

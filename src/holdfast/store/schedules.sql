@@ -31,13 +31,6 @@ from unnest(%(names)s::text[], %(nexts)s::timestamptz[], %(lasts)s::timestamptz[
 where s.name = u.name;
 
 
--- name: pending
--- In how many seconds the next tick comes, and whether tasks wait for others to end.
-select
-    (select extract(epoch from min(s.next_at) - %(now)s)::double precision from holdfast.schedules s where s.paused_at is null),
-    exists (select from holdfast.followups f where f.released_at is null);
-
-
 -- name: list
 select s.name, s.kind, s.queue, s.version, s.expression, s.zone, s.payload::text, s.bucket, s.missed, s.most, s.jitter_seconds, s.next_at,
     s.last_tick_at, s.declared_at, s.paused_at, s.paused_by, s.pause_reason

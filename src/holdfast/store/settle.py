@@ -224,5 +224,6 @@ def _record(claim: Claim, verdict: Verdict) -> Mapping[str, object]:
         "error_code": failure and failure.code,
         "error_message": failure and failure.message,
         "error_stack": failure and failure.stack,
+        "fingerprint": failure and failure.fingerprint(claim.kind),
         "dead_reason": verdict.dead_reason,
     }

@@ -1425,7 +1425,7 @@ with verdicts as materialized (
     from jsonb_to_recordset(%(verdicts)s::jsonb) as v (
         id uuid, fence bigint, move text, after_seconds double precision, reason text, progress real,
         attempts integer, failures smallint, crashes smallint, polls integer, rate_limits smallint, alone boolean,
-        failure_class text, error_code text, error_message text, error_stack text, dead_reason text
+        failure_class text, error_code text, error_message text, error_stack text, fingerprint text, dead_reason text
     )
 ), clock as materialized (
     select coalesce(%(now)s::timestamptz, now()) as now
@@ -1468,7 +1468,8 @@ with verdicts as materialized (
         failure_class = coalesce(g.failure_class, t.failure_class),
         error_code = case when g.failure_class is null then t.error_code else g.error_code end,
         error_message = case when g.failure_class is null then t.error_message else g.error_message end,
-        error_stack = case when g.failure_class is null then t.error_stack else g.error_stack end
+        error_stack = case when g.failure_class is null then t.error_stack else g.error_stack end,
+        fingerprint = coalesce(g.fingerprint, t.fingerprint)
     from clock c
     cross join gone g
     cross join lateral (
@@ -1484,14 +1485,32 @@ with verdicts as materialized (
 ), noted as (
     insert into holdfast.task_attempts (
         task_id, ended_at, started_at, fence, worker, ended_as, kind, reason, progress,
-        failure_class, error_code, error_message, error_stack
+        failure_class, error_code, error_message, error_stack, fingerprint
     )
     select
         g.id, k.now, g.started_at, g.fence, g.worker, g.move, c.kind, g.reason, g.progress,
-        g.failure_class, g.error_code, g.error_message, g.error_stack
+        g.failure_class, g.error_code, g.error_message, g.error_stack, g.fingerprint
     from gone g
     join changed c on c.id = g.id
     cross join clock k
+), causes as (
+    -- In their order, so that two who meet the same new causes cannot deadlock; a known one is only read.
+    insert into holdfast.failure_groups (fingerprint, kind, failure_class, error_code, message, first_seen_at)
+    select distinct on (g.fingerprint) g.fingerprint, c.kind, g.failure_class, g.error_code, left(g.error_message, 500), k.now
+    from gone g
+    join changed c on c.id = g.id
+    cross join clock k
+    where g.fingerprint is not null
+    order by g.fingerprint
+    on conflict do nothing
+), met as (
+    insert into holdfast.failure_deltas (failed_at, failures, fingerprint)
+    select k.now, count(*), g.fingerprint
+    from gone g
+    join changed c on c.id = g.id
+    cross join clock k
+    where g.fingerprint is not null
+    group by k.now, g.fingerprint
 ), counted as (
     insert into holdfast.settled_deltas (settled_at, tasks, run_seconds, kind, ended_as)
     select k.now, count(*), sum(date_part('epoch', now() - g.started_at)), c.kind, g.move
@@ -1941,8 +1960,9 @@ with xid as materialized (
     update holdfast.tasks t
     set mark = null, marked_at = null, mark_reason = null, dead_reason = null,
         attempts = 0, failures = 0, crashes = 0, polls = 0, rate_limits = 0, progress = null, polling_since = null, progressed_at = null,
-        failure_class = null, error_code = null, error_message = null, error_stack = null, failed_at = null,
+        failure_class = null, error_code = null, error_message = null, error_stack = null, fingerprint = null, failed_at = null,
         expires_at = null,
+        replay_count = t.replay_count + 1, last_replayed_at = now(), last_replayed_by = %(by)s, last_replay_reason = %(reason)s,
         run_at = greatest(t.run_at, clock_timestamp())
     from xid
     where xid.number is not null and t.id = any (%(ids)s::uuid[]) and t.mark in ('failed', 'cancelled')
@@ -1952,6 +1972,178 @@ with xid as materialized (
     select c.run_at, c.id, c.timeout_seconds, c.priority, c.queue, c.kind, c.bucket, c.position from changed c
 )
 select id::text from changed;
+
+
+-- name: redrive_items
+-- The next items of a plan go back to work, each at most once: the plan's row is locked, and how far it has
+-- come is written in the same commit. What is not as it was when the plan was frozen is left alone.
+with xid as materialized (
+    select pg_current_xact_id() as number
+), plan as materialized (
+    select p.id, p.next_place, p.started_by, p.reason
+    from holdfast.plans p
+    where p.id = %(plan)s::uuid and p.action = 'redrive' and p.state = 'running' and p.next_place = %(place)s
+    for update
+), taken as materialized (
+    select i.place, i.task_id, i.marked_at, %(vetoes)s::jsonb ->> i.task_id::text as veto
+    from xid
+    cross join plan p
+    join holdfast.plan_items i on i.plan_id = p.id and i.place >= p.next_place and i.place < p.next_place + %(count)s
+    where xid.number is not null
+), changed as (
+    update holdfast.tasks t
+    set mark = null, marked_at = null, mark_reason = null, dead_reason = null,
+        attempts = 0, failures = 0, crashes = 0, polls = 0, rate_limits = 0, progress = null, polling_since = null, progressed_at = null,
+        failure_class = null, error_code = null, error_message = null, error_stack = null, fingerprint = null, failed_at = null,
+        expires_at = null,
+        replay_count = t.replay_count + 1, last_replayed_at = now(), last_replayed_by = p.started_by, last_replay_reason = p.reason,
+        run_at = greatest(t.run_at, clock_timestamp())
+    from plan p
+    cross join taken i
+    cross join lateral (
+        select c.ctid as place from holdfast.tasks c where c.id = i.task_id offset 0
+    ) x
+    where t.ctid = x.place and t.mark in ('failed', 'cancelled') and t.marked_at = i.marked_at and i.veto is null
+    returning i.place, t.id, t.run_at, t.timeout_seconds, t.priority, t.queue, t.kind, t.bucket, t.position, t.subject, t.trace_id
+), back as (
+    insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket, position)
+    select c.run_at, c.id, c.timeout_seconds, c.priority, c.queue, c.kind, c.bucket, c.position from changed c
+), skipped as (
+    insert into holdfast.plan_skips (plan_id, place, task_id, reason)
+    select p.id, i.place, i.task_id, coalesce(
+        'vetoed: ' || i.veto,
+        (
+            select case when t.mark is null then 'it is back at work already' when t.marked_at <> i.marked_at then 'it has failed anew since' else 'it is ' || t.mark end
+            from holdfast.tasks t where t.id = i.task_id
+        ),
+        'it is gone'
+    )
+    from plan p
+    cross join taken i
+    where not exists (select from changed c where c.place = i.place)
+    returning place, task_id, reason
+), chunk as (
+    insert into holdfast.audit_unsealed (chunk)
+    select nextval('holdfast.audit_chunk') where exists (select from taken)
+    returning chunk
+), noted as (
+    insert into holdfast.audit_log (chunk, place, at, action, actor, reason, batch_id, task_id, kind, subject, trace_id, details)
+    select k.chunk, row_number() over (), clock_timestamp(), x.action, p.started_by, p.reason, p.id, x.id, x.kind, x.subject, x.trace_id, x.details
+    from chunk k
+    cross join plan p
+    cross join (
+        select 'TASK_RETRY_BATCH_ITEM', c.id, c.kind, c.subject, c.trace_id, null::jsonb from changed c
+        union all
+        select 'TASK_RETRY_BATCH_SKIPPED', s.task_id, t.kind, t.subject, t.trace_id, jsonb_build_object('because', s.reason)
+        from skipped s left join holdfast.tasks t on t.id = s.task_id
+    ) as x (action, id, kind, subject, trace_id, details)
+), moved as (
+    update holdfast.plans p
+    set next_place = p.next_place + (select count(*) from taken),
+        sent = p.sent + (select count(*) from changed),
+        skipped = p.skipped + (select count(*) from skipped),
+        ramp_sent = p.ramp_sent + case when p.ramp_from is null then 0 else (select count(*) from changed) end
+    where p.id = (select o.id from plan o)
+)
+select (select count(*) from changed)::integer, (select count(*) from skipped)::integer, array(select distinct c.bucket from changed c where c.position is not null);
+
+
+-- name: forget_items
+-- The same for a plan that lets dead letters go for good.
+with plan as materialized (
+    select p.id, p.next_place, p.started_by, p.reason
+    from holdfast.plans p
+    where p.id = %(plan)s::uuid and p.action = 'forget' and p.state = 'running' and p.next_place = %(place)s
+    for update
+), taken as materialized (
+    select i.place, i.task_id, i.marked_at
+    from plan p
+    join holdfast.plan_items i on i.plan_id = p.id and i.place >= p.next_place and i.place < p.next_place + %(count)s
+), changed as (
+    delete from holdfast.tasks t
+    using taken i
+    cross join lateral (
+        select c.ctid as place from holdfast.tasks c where c.id = i.task_id offset 0
+    ) x
+    where t.ctid = x.place and t.mark in ('failed', 'cancelled') and t.marked_at = i.marked_at
+    returning i.place, t.id, t.kind, t.key, t.subject, t.trace_id, t.error_code, t.bucket, t.position
+), unedited as (
+    delete from holdfast.task_edits e using changed c where e.task_id = c.id
+), unkeyed as (
+    delete from holdfast.task_keys k using changed c where k.kind = c.kind and k.key = c.key and k.task_id = c.id
+), skipped as (
+    insert into holdfast.plan_skips (plan_id, place, task_id, reason)
+    select p.id, i.place, i.task_id, case when exists (select from holdfast.tasks t where t.id = i.task_id) then 'it has changed since' else 'it is gone' end
+    from plan p
+    cross join taken i
+    where not exists (select from changed c where c.place = i.place)
+    returning place, task_id, reason
+), chunk as (
+    insert into holdfast.audit_unsealed (chunk)
+    select nextval('holdfast.audit_chunk') where exists (select from taken)
+    returning chunk
+), noted as (
+    insert into holdfast.audit_log (chunk, place, at, action, actor, reason, batch_id, task_id, kind, subject, trace_id, details)
+    select k.chunk, row_number() over (), clock_timestamp(), x.action, p.started_by, p.reason, p.id, x.id, x.kind, x.subject, x.trace_id, x.details
+    from chunk k
+    cross join plan p
+    cross join (
+        select 'TASK_FORGET_BATCH_ITEM', c.id, c.kind, c.subject, c.trace_id, jsonb_build_object('code', c.error_code) from changed c
+        union all
+        select 'TASK_FORGET_BATCH_SKIPPED', s.task_id, t.kind, t.subject, t.trace_id, jsonb_build_object('because', s.reason)
+        from skipped s left join holdfast.tasks t on t.id = s.task_id
+    ) as x (action, id, kind, subject, trace_id, details)
+), moved as (
+    update holdfast.plans p
+    set next_place = p.next_place + (select count(*) from taken),
+        sent = p.sent + (select count(*) from changed),
+        skipped = p.skipped + (select count(*) from skipped),
+        gone = p.gone + (select count(*) from changed)
+    where p.id = (select o.id from plan o)
+)
+select (select count(*) from changed)::integer, (select count(*) from skipped)::integer, array(select distinct c.bucket from changed c where c.position is not null);
+
+
+-- name: edit
+-- A dead or cancelled task gets another payload, if it still has the one that was looked at; the old one is kept.
+with found as materialized (
+    select t.id, t.payload, t.version
+    from holdfast.tasks t
+    where t.id = %(id)s::uuid and t.mark in ('failed', 'cancelled') and md5(t.payload::text) = %(seen)s
+    for update
+), kept as (
+    insert into holdfast.task_edits (task_id, edited_at, edited_by, reason, version, payload)
+    select f.id, clock_timestamp(), %(by)s, %(reason)s, f.version, f.payload from found f
+), changed as (
+    update holdfast.tasks t
+    set payload = %(payload)s::jsonb, version = %(version)s
+    from found f
+    where t.id = f.id
+    returning t.id
+)
+select c.id::text from changed c;
+
+
+-- name: lock_dead
+-- Those of these tasks that are dead or cancelled, held until the caller commits.
+select t.id::text from holdfast.tasks t
+where t.id = any (%(ids)s::uuid[]) and t.mark in ('failed', 'cancelled')
+order by t.id
+for update;
+
+
+-- name: forget
+-- Dead or cancelled tasks are let go for good, with what they were before.
+with changed as (
+    delete from holdfast.tasks t
+    where t.id = any (%(ids)s::uuid[]) and t.mark in ('failed', 'cancelled')
+    returning t.id, t.kind, t.key, t.bucket, t.position
+), unedited as (
+    delete from holdfast.task_edits e using changed c where e.task_id = c.id
+), unkeyed as (
+    delete from holdfast.task_keys k using changed c where k.kind = c.kind and k.key = c.key and k.task_id = c.id
+)
+select c.id::text, case when c.position is not null then c.bucket end from changed c;
 
 
 -- name: close_kind
@@ -2065,10 +2257,21 @@ with stepped_out as (
     update holdfast.tasks t
     set mark = 'failed', marked_at = now(), failed_at = now(), dead_reason = 'non_retryable',
         failure_class = 'unroutable', error_code = 'TASK_PAYLOAD_UNSUPPORTED',
-        error_message = 'no worker has a handler for the kind ' || t.kind, error_stack = null
+        error_message = 'no worker has a handler for the kind ' || t.kind, error_stack = null,
+        -- The group of core/fingerprint.py for this code; 'unroutable' stands for where it came from.
+        fingerprint = left(encode(sha256(convert_to(concat_ws(chr(31), t.kind, 'TASK_PAYLOAD_UNSUPPORTED', 'unroutable'), 'UTF8')), 'hex'), 16)
     from stepped_out s
     where t.id = s.id and t.mark is null
-    returning t.id, t.kind
+    returning t.id, t.kind, t.fingerprint, t.error_message
+), causes as (
+    insert into holdfast.failure_groups (fingerprint, kind, failure_class, error_code, message, first_seen_at)
+    select distinct on (c.fingerprint) c.fingerprint, c.kind, 'unroutable', 'TASK_PAYLOAD_UNSUPPORTED', c.error_message, now()
+    from changed c
+    order by c.fingerprint
+    on conflict do nothing
+), met as (
+    insert into holdfast.failure_deltas (failed_at, failures, fingerprint)
+    select now(), count(*), c.fingerprint from changed c group by c.fingerprint
 ), counted as (
     insert into holdfast.settled_deltas (settled_at, tasks, run_seconds, kind, ended_as)
     select now(), count(*), 0, c.kind, 'fail' from changed c group by c.kind

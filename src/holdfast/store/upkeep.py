@@ -2,12 +2,15 @@
 
 import time
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 
 from holdfast.config import Settings
+from holdfast.core.audit import PRUNE_BATCH, EntryFilter
 from holdfast.core.events import Listener, OwnerNeeded, PartitionsChanged, silent
+from holdfast.core.operated import GroupRegressed
+from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.followups import Followups
 from holdfast.store.operate import Operator
 from holdfast.store.partitions import drop_old_partitions, ensure_partitions, index_closed_partitions
@@ -16,6 +19,7 @@ from holdfast.store.sql import load
 
 CANCELLED_DAYS = 30
 MINUTES_DAYS = 90
+FAILURE_HOURS_DAYS = 90
 PRUNE_LIMIT = 1_000
 ROLL_LIMIT = 10_000
 # In a round no longer is spent on one chore: what is left then is done in the next.
@@ -29,6 +33,9 @@ class Upkeep:
         settings = settings or Settings()
         self._schema = settings.schema_name
         self._sql = load("counts.sql", self._schema)
+        self._failures = load("failures.sql", self._schema)
+        self._audit = AuditWriter(settings, listen)
+        self._audit_days = settings.audit_ttl_days
         self._operator = Operator(settings, listen, by="upkeep")
         self._followups = Followups(settings, listen)
         self._listen = listen
@@ -48,6 +55,12 @@ class Upkeep:
         )
         await _all(lambda: self.roll_up(conn, now, ROLL_LIMIT), ROLL_LIMIT)
         await conn.execute(self._sql["prune_minutes"], {"now": now, "days": MINUTES_DAYS})
+        await _all(lambda: self.roll_up_failures(conn, ROLL_LIMIT), ROLL_LIMIT)
+        await conn.execute(self._failures["prune_failure_hours"], {"days": FAILURE_HOURS_DAYS})
+        if self._audit_days:
+            old = (now or datetime.now(UTC)) - timedelta(days=self._audit_days)
+            author = Author("upkeep", f"older than {self._audit_days} days")
+            await _all(lambda: self._audit.prune(conn, author, old, EntryFilter()), PRUNE_BATCH)
         dropped: list[str] = []
         try:
             dropped = await drop_old_partitions(conn, self._schema, today)
@@ -62,6 +75,15 @@ class Upkeep:
         cursor = await conn.execute(self._sql["roll_up"], {"now": now, "limit": limit})
         row = await cursor.fetchone()
         assert row is not None, "a count always answers"
+        rolled: int = row[0]
+        return rolled
+
+    async def roll_up_failures(self, conn: Conn, limit: int = ROLL_LIMIT) -> int:
+        """Add failures to the counts of their causes, and tell which causes came back."""
+        row = await (await conn.execute(self._failures["roll_up_failures"], {"limit": limit})).fetchone()
+        assert row is not None, "a count always answers"
+        for fingerprint in row[1]:
+            self._listen(GroupRegressed(fingerprint))
         rolled: int = row[0]
         return rolled
 

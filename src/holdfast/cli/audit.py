@@ -1,0 +1,172 @@
+"""`holdfast audit …`: who did what and why; exports, prunes, and the proof that nobody changed it."""
+
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.operating import DryRun, KindOf, Subject, Trace, Yes, sure
+from holdfast.cli.screen import AsJson, By, me, on_database, refuse, say, show_json, show_table
+from holdfast.config import Settings
+from holdfast.core.audit import PRUNE_BATCH, Entry, EntryFilter
+from holdfast.ops.audit import FORMATS, AuditReader, Verified
+from holdfast.store.audit import AuditWriter, Author
+from holdfast.store.pool import Conn
+
+audit = typer.Typer(help="The audit: who did what, and why.", no_args_is_help=True)
+
+ActionOf = Annotated[str | None, typer.Option("--action", help="Only this action.")]
+Actor = Annotated[str | None, typer.Option(help="Only by this person.")]
+Batch = Annotated[str | None, typer.Option(help="Only of this plan, by its id.")]
+TaskOf = Annotated[str | None, typer.Option("--task", help="Only about this task.")]
+Because = Annotated[str, typer.Option("--reason", help="Why; it stands in the audit.")]
+
+
+@audit.command("list")
+def list_entries(  # noqa: PLR0913 (one for each option)
+    action: ActionOf = None,
+    actor: Actor = None,
+    subject: Subject = None,
+    kind: KindOf = None,
+    trace: Trace = None,
+    batch: Batch = None,
+    task: TaskOf = None,
+    page: Annotated[int, typer.Option(min=1, help="Which page.")] = 1,
+    page_size: Annotated[int, typer.Option(min=1, max=1_000, help="Entries on a page.")] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List entries, the newest first."""
+    only = EntryFilter(action, actor, subject, kind, trace, batch, task)
+
+    async def work(conn: Conn, settings: Settings) -> list[Entry]:
+        offset = (page - 1) * page_size
+        return await AuditReader(settings).page(conn, only, limit=page_size, offset=offset)
+
+    found = on_database(work)
+    if as_json:
+        show_json(found)
+        return
+    show_table(
+        ["when", "what", "who", "why", "task", "plan", "details"],
+        [
+            (
+                one.at,
+                one.action,
+                one.actor,
+                one.reason,
+                one.task_id,
+                one.batch_id,
+                one.details and dict(one.details),
+            )
+            for one in found
+        ],
+        empty="no entry is like that",
+    )
+
+
+@audit.command()
+def export(  # noqa: PLR0913 (one for each option)
+    how: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = "jsonl",
+    action: ActionOf = None,
+    actor: Actor = None,
+    subject: Subject = None,
+    kind: KindOf = None,
+    trace: Trace = None,
+    batch: Batch = None,
+    task: TaskOf = None,
+    to: Annotated[Path | None, typer.Option(help="A file; standard output unless given.")] = None,
+) -> None:
+    """Write every entry as JSON, JSON Lines or CSV; cells that a spreadsheet would run are defused."""
+    only = EntryFilter(action, actor, subject, kind, trace, batch, task)
+
+    async def work(conn: Conn, settings: Settings) -> None:
+        out = sys.stdout if to is None else to.open("w", newline="")
+        try:
+            async for piece in AuditReader(settings).export(conn, only, how):
+                out.write(piece)
+        finally:
+            if to is not None:
+                out.close()
+
+    on_database(work)
+
+
+@audit.command()
+def prune(  # noqa: PLR0913 (one for each option)
+    older_than_days: Annotated[float, typer.Option(min=0, help="Only what is older.")],
+    reason: Because,
+    action: ActionOf = None,
+    actor: Actor = None,
+    subject: Subject = None,
+    kind: KindOf = None,
+    trace: Trace = None,
+    batch: Batch = None,
+    by: By = "",
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let the content of old entries go; their hashes stay, so that the rest can still be proven."""
+    only = EntryFilter(action, actor, subject, kind, trace, batch)
+    before = datetime.now(UTC) - timedelta(days=older_than_days)
+
+    async def count(conn: Conn, settings: Settings) -> int:
+        return await AuditWriter(settings).prunable(conn, before, only)
+
+    async def work(conn: Conn, settings: Settings) -> int:
+        writer, pruned = AuditWriter(settings), 0
+        # What is not sealed yet cannot be pruned.
+        await writer.seal(conn)
+        while (some := await writer.prune(conn, Author(by or me(), reason), before, only)) > 0:
+            pruned += some
+            if some < PRUNE_BATCH:
+                break
+        return pruned
+
+    if dry_run:
+        found = on_database(count)
+        show_json({"prunable": found}) if as_json else say(f"{found} entries would be pruned")
+        return
+    sure("pruning the audit", yes=yes)
+    pruned = on_database(work)
+    show_json({"pruned": pruned}) if as_json else say(f"{pruned} entries were pruned; their hashes are kept")
+
+
+@audit.command()
+def verify(
+    head: Annotated[
+        str | None, typer.Option(help="A head that was noted earlier, NUMBER:HASH, to be found again.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Prove that no entry was changed, removed or moved since it was sealed."""
+    noted: tuple[int, str] | None = None
+    if head is not None:
+        number, _, hash_ = head.partition(":")
+        if not number.isdigit() or not hash_:
+            raise typer.BadParameter(
+                "write NUMBER:HASH, as an earlier verify printed it", param_hint="--head"
+            )
+        noted = int(number), hash_
+
+    async def work(conn: Conn, settings: Settings) -> Verified:
+        await AuditWriter(settings).seal(conn)
+        return await AuditReader(settings).verify(conn, noted)
+
+    found = on_database(work)
+    if as_json:
+        show_json(found)
+    else:
+        for line in found.wrong:
+            say(line)
+        say(
+            f"{found.entries} entries and the hashes of {found.pruned} pruned ones, "
+            f"{found.unsealed} chunks not sealed yet"
+        )
+        say(f"head     {found.head_number}:{found.head_hash}")
+    if found.wrong:
+        refuse("the audit is not what was sealed")
+    if not as_json:
+        say("nothing was changed")

@@ -1,0 +1,79 @@
+"""The words of the audit: what an operator can have done, and one entry as people read it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+PRUNE_BATCH = 500
+
+
+class Action(StrEnum):
+    """What was done; the names outlive versions, because people filter and alert by them."""
+
+    TASK_RETRY = "TASK_RETRY"
+    TASK_EDIT = "TASK_EDIT"
+    TASK_CANCEL = "TASK_CANCEL"
+    TASK_PAUSE = "TASK_PAUSE"
+    TASK_RESUME = "TASK_RESUME"
+    TASK_WAKE = "TASK_WAKE"
+    TASK_FORGET = "TASK_FORGET"
+    RETRY_BATCH_ITEM = "TASK_RETRY_BATCH_ITEM"
+    RETRY_BATCH_SKIPPED = "TASK_RETRY_BATCH_SKIPPED"
+    RETRY_BATCH_SUMMARY = "TASK_RETRY_BATCH_SUMMARY"
+    FORGET_BATCH_ITEM = "TASK_FORGET_BATCH_ITEM"
+    FORGET_BATCH_SKIPPED = "TASK_FORGET_BATCH_SKIPPED"
+    FORGET_BATCH_SUMMARY = "TASK_FORGET_BATCH_SUMMARY"
+    PLAN_CREATE = "PLAN_CREATE"
+    PLAN_APPROVE = "PLAN_APPROVE"
+    PLAN_START = "PLAN_START"
+    PLAN_PAUSE = "PLAN_PAUSE"
+    PLAN_RESUME = "PLAN_RESUME"
+    PLAN_ABORT = "PLAN_ABORT"
+    PLAN_STOP = "PLAN_STOP"
+    GROUP_IGNORE = "GROUP_IGNORE"
+    GROUP_RESOLVE = "GROUP_RESOLVE"
+    GROUP_REOPEN = "GROUP_REOPEN"
+    GROUP_NOTE = "GROUP_NOTE"
+    KIND_PAUSE = "KIND_PAUSE"
+    KIND_RESUME = "KIND_RESUME"
+    QUEUE_PAUSE = "QUEUE_PAUSE"
+    QUEUE_RESUME = "QUEUE_RESUME"
+    LIMIT_SET = "LIMIT_SET"
+    LIMIT_CLEAR = "LIMIT_CLEAR"
+    SCHEDULE_PAUSE = "SCHEDULE_PAUSE"
+    SCHEDULE_RESUME = "SCHEDULE_RESUME"
+    SCHEDULE_RUN = "SCHEDULE_RUN"
+    SCHEDULE_REMOVE = "SCHEDULE_REMOVE"
+    AUDIT_PRUNE_SUMMARY = "TASK_AUDIT_PRUNE_SUMMARY"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the audit; (chunk, place) is its number, for ever."""
+
+    chunk: int
+    place: int
+    at: datetime
+    action: str
+    actor: str
+    reason: str
+    batch_id: str | None
+    task_id: str | None
+    kind: str | None
+    subject: str | None
+    trace_id: str | None
+    details: Mapping[str, object] | None
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFilter:
+    """Which entries; what is None is not asked for."""
+
+    action: str | None = None
+    actor: str | None = None
+    subject: str | None = None
+    kind: str | None = None
+    trace: str | None = None
+    batch: str | None = None
+    task: str | None = None

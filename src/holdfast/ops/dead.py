@@ -1,0 +1,241 @@
+"""Dead letters: found by what people know of them, looked at, retried, edited, forgotten."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+
+from holdfast.config import Settings
+from holdfast.core.audit import Action
+from holdfast.core.errors import Misused, MoveRefused, TaskNotFound
+from holdfast.core.events import Listener, silent
+from holdfast.core.handler import Handlers
+from holdfast.core.operated import TasksForgotten
+from holdfast.core.redact import masked
+from holdfast.core.state import Move
+from holdfast.core.task import is_task_id
+from holdfast.store.audit import AuditWriter, Author
+from holdfast.store.operate import Operator
+from holdfast.store.pool import Conn
+from holdfast.store.sql import load
+
+FAILED = ("failed",)
+RETRYABLE = ("failed", "cancelled")
+SUBJECTS_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class DeadFilter:
+    """Which dead letters; what is None is not asked for."""
+
+    subject: str | None = None
+    kind: str | None = None
+    queue: str | None = None
+    trace: str | None = None
+    reason: str | None = None
+    code: str | None = None
+    fingerprint: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    ids: Sequence[str] | None = None
+    states: Sequence[str] = FAILED
+
+    def __post_init__(self) -> None:
+        for task_id in self.ids or ():
+            if not is_task_id(task_id):
+                raise TaskNotFound(task_id)
+
+    def values(self) -> dict[str, object]:
+        """What the statements take."""
+        found = asdict(self)
+        found["states"] = list(self.states)
+        found["ids"] = None if self.ids is None else list(self.ids)
+        return found
+
+    def said(self) -> dict[str, object]:
+        """What was asked for, to be kept with what came of it."""
+        asked = {name: value for name, value in self.values().items() if value is not None}
+        return {name: value if isinstance(value, list) else str(value) for name, value in asked.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One line of a list of dead letters."""
+
+    id: str
+    kind: str
+    queue: str
+    state: str
+    attempts: int
+    subject: str | None
+    trace_id: str | None
+    enqueued_at: datetime
+    died_at: datetime
+    dead_reason: str | None
+    failure_class: str | None
+    error_code: str | None
+    error: str | None
+    fingerprint: str | None
+    replay_count: int
+    last_replayed_at: datetime | None
+    last_replayed_by: str | None
+    last_replay_reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """How many dead letters are alike, and since when."""
+
+    kind: str
+    dead_reason: str | None
+    failure_class: str | None
+    error_code: str | None
+    fingerprint: str | None
+    tasks: int
+    first_at: datetime
+    last_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """All dead letters, counted."""
+
+    total: int
+    by_kind: dict[str, int]
+    by_class: dict[str, int]
+    by_reason: dict[str, int]
+    by_subject: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """Which of the tasks were put back to work, and why the others were not."""
+
+    retried: Sequence[str] = ()
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+class DeadLetters:
+    """The dead letters of one installation; `handlers` are those of the app, where it is known."""
+
+    def __init__(
+        self, settings: Settings, listen: Listener = silent, *, by: str, handlers: Handlers | None = None
+    ) -> None:
+        self._sql = load("failures.sql", settings.schema_name)
+        self._tasks = load("tasks.sql", settings.schema_name)
+        self._audit = AuditWriter(settings, listen)
+        self._operator = Operator(settings, listen, by=by)
+        self._handlers = handlers or {}
+        self._listen = listen
+        self._by = by
+
+    async def page(
+        self, conn: Conn, only: DeadFilter, *, limit: int = 20, offset: int = 0, before: str | None = None
+    ) -> list[DeadLetter]:
+        """A page, the newest first; it goes on below the id of the last one."""
+        if before is not None and not is_task_id(before):
+            raise TaskNotFound(before)
+        values = only.values() | {"limit": limit, "offset": offset, "before": before}
+        return [DeadLetter(*row) for row in await (await conn.execute(self._sql["dead"], values)).fetchall()]
+
+    async def sorts(self, conn: Conn, only: DeadFilter) -> list[Sort]:
+        """How many of each sort a filter finds, the most first."""
+        cursor = await conn.execute(self._sql["breakdown"], only.values())
+        return [Sort(*row) for row in await cursor.fetchall()]
+
+    async def statistics(self, conn: Conn) -> Statistics:
+        """Total, by kind, by class, by reason, and the subjects with the most."""
+        kinds, classes, reasons = Counter[str](), Counter[str](), Counter[str]()
+        for sort in await self.sorts(conn, DeadFilter()):
+            kinds[sort.kind] += sort.tasks
+            classes[sort.failure_class or "unknown"] += sort.tasks
+            reasons[sort.dead_reason or "unknown"] += sort.tasks
+        cursor = await conn.execute(self._sql["by_subject"], {"limit": SUBJECTS_SHOWN})
+        subjects: dict[str, int] = dict(await cursor.fetchall())
+        return Statistics(sum(kinds.values()), dict(kinds), dict(classes), dict(reasons), subjects)
+
+    async def retry(self, conn: Conn, task_ids: Sequence[str], reason: str) -> Retried:
+        """Put these back to work; each that cannot be says why."""
+        retried = await self._operator.redrive(conn, task_ids, reason)
+        refused = {}
+        for task_id in task_ids:
+            if task_id not in retried:
+                try:
+                    state = (await self._operator.show(conn, task_id)).state
+                    refused[task_id] = f"it is {state}"
+                except TaskNotFound:
+                    refused[task_id] = "it does not exist"
+        return Retried(retried, refused)
+
+    async def edit(self, conn: Conn, task_id: str, payload: str, reason: str) -> None:
+        """Give a dead letter another payload and put it back to work; the old payload is kept."""
+        before = await self._operator.show(conn, task_id)
+        row = await (await conn.execute(self._sql["payload_hash"], {"id": task_id})).fetchone()
+        if row is None:
+            raise MoveRefused(task_id, before.state, Move.REDRIVE)
+        handler = self._handlers.get(before.kind)
+        if handler is None:
+            raise Misused(
+                f"kind {before.kind} is not known here: name the app that has it, so that the payload "
+                "can be checked"
+            )
+        encoded = handler.check(payload)
+        values = {
+            "id": task_id, "seen": row[0], "payload": encoded, "version": handler.version,
+            "by": self._by, "reason": reason,
+        }  # fmt: skip
+        author = Author(self._by, reason)
+        async with conn.transaction():
+            if await (await conn.execute(self._tasks["edit"], values)).fetchone() is None:
+                raise MoveRefused(task_id, (await self._operator.show(conn, task_id)).state, Move.REDRIVE)
+            changed = _changed(before.payload or "{}", encoded)
+            await self._audit.note_tasks(
+                conn, Action.TASK_EDIT, author, [task_id], details={"changed": changed}
+            )
+            await self._operator.redrive(conn, [task_id], reason)
+
+    async def forget(self, conn: Conn, task_ids: Sequence[str], reason: str) -> list[str]:
+        """Let dead letters go for good; answers which."""
+        values = {"ids": DeadFilter(ids=task_ids).values()["ids"]}
+        async with conn.transaction():
+            # Noted first: what is gone cannot say any more what it was.
+            locked = await conn.execute(self._tasks["lock_dead"], values)
+            ids = [task_id for (task_id,) in await locked.fetchall()]
+            await self._audit.note_tasks(conn, Action.TASK_FORGET, Author(self._by, reason), ids)
+            rows = await (await conn.execute(self._tasks["forget"], {"ids": ids})).fetchall()
+            lanes = [bucket for _, bucket in rows if bucket is not None]
+            if lanes:
+                await conn.execute(self._tasks["offer"], {"names": lanes})
+        if ids:
+            self._listen(TasksForgotten(ids, self._by, reason))
+        return ids
+
+    async def edits(self, conn: Conn, task_id: str) -> list["Edit"]:
+        """What a task's payload was before it was changed."""
+        rows = await (await conn.execute(self._sql["edits"], {"id": task_id})).fetchall()
+        return [Edit(*row) for row in rows]
+
+    def shown(self, kind: str, payload: str | None) -> str | None:
+        """A payload as people may see it."""
+        handler = self._handlers.get(kind)
+        return payload if payload is None or handler is None else masked(payload, handler.secrets)
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A payload as it was before somebody changed it."""
+
+    edited_at: datetime
+    edited_by: str
+    reason: str
+    version: int
+    payload: str
+
+
+def _changed(before: str, after: str) -> list[str]:
+    """The fields that differ: their names are for the audit, their values are not."""
+    old, new = json.loads(before), json.loads(after)
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return ["(all of it)"] if old != new else []
+    return sorted(name for name in old.keys() | new.keys() if old.get(name, ...) != new.get(name, ...))

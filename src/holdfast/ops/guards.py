@@ -1,0 +1,78 @@
+"""Asks the guards of kinds: may these dead letters be redriven, and what would it cost?"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from holdfast.config import Settings
+from holdfast.core.errors import Misused
+from holdfast.core.handler import Guarded, Handlers, Suspect
+from holdfast.ops.dead import DeadFilter
+from holdfast.store.pool import Conn
+from holdfast.store.sql import load
+
+PAGE = 1_000
+
+
+@dataclass(slots=True)
+class Asked:
+    """What the guards said: vetoes by task, and the money that the rest would move."""
+
+    kinds: Sequence[str]
+    vetoes: dict[str, str] = field(default_factory=dict)
+    money_effect: Decimal = Decimal(0)
+
+
+class Guards:
+    """The guards of an app's kinds."""
+
+    def __init__(self, settings: Settings, handlers: Handlers) -> None:
+        self._sql = load("plans.sql", settings.schema_name)
+        self._guards = {
+            kind: handler.guard for kind, handler in handlers.items() if handler.guard is not None
+        }
+        self._known = frozenset(handlers)
+
+    def unknown(self, kinds: Iterable[str]) -> list[str]:
+        """Those of these kinds that this app does not have, so that nobody can ask their guards."""
+        return sorted(set(kinds) - self._known)
+
+    async def ask_all(self, conn: Conn, only: DeadFilter) -> Asked:
+        """Ask about everything that a filter finds, page by page."""
+        asked = Asked(sorted(self._guards))
+        after: str | None = None
+        while self._guards:
+            values = only.values() | {"kinds": asked.kinds, "after": after, "limit": PAGE}
+            rows = await (await conn.execute(self._sql["guarded"], values)).fetchall()
+            await self._ask(rows, asked)
+            if len(rows) < PAGE:
+                break
+            after = rows[-1][0]
+        return asked
+
+    async def ask_next(self, conn: Conn, plan_id: str, place: int, count: int) -> Asked:
+        """Ask about the next items of a plan, just before they go."""
+        asked = Asked(sorted(self._guards))
+        if self._guards:
+            values = {"plan": plan_id, "place": place, "count": count, "kinds": asked.kinds}
+            await self._ask(await (await conn.execute(self._sql["next_items"], values)).fetchall(), asked)
+        return asked
+
+    async def _ask(self, rows: Sequence[tuple[object, ...]], asked: Asked) -> None:
+        by_kind: dict[str, list[Suspect]] = {}
+        for id_, kind, payload, version, subject, code in rows:
+            suspect = Suspect(str(id_), str(kind), json.loads(str(payload)), version, subject, code)  # type: ignore[arg-type]
+            by_kind.setdefault(suspect.kind, []).append(suspect)
+        for kind, suspects in by_kind.items():
+            for suspect, said in zip(suspects, await self._said(kind, suspects), strict=True):
+                if said.veto is not None:
+                    asked.vetoes[suspect.id] = said.veto
+                else:
+                    asked.money_effect += said.money_effect
+
+    async def _said(self, kind: str, suspects: Sequence[Suspect]) -> Sequence[Guarded]:
+        said = await self._guards[kind](suspects)
+        if len(said) != len(suspects):
+            raise Misused(f"the guard of {kind} answered {len(said)} for {len(suspects)} dead letters")
+        return said

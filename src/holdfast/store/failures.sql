@@ -1,0 +1,183 @@
+-- Dead letters, found by what people know of them; the groups that they fall into; what they have in common.
+-- Nothing here moves a task.
+
+-- name: dead
+-- A page of dead letters, the newest first.
+select
+    t.id::text, t.kind, t.queue, t.mark as state, t.attempts, t.subject, t.trace_id, t.enqueued_at, t.marked_at,
+    t.dead_reason, t.failure_class, t.error_code, coalesce(t.error_message, t.mark_reason), t.fingerprint,
+    t.replay_count, t.last_replayed_at, t.last_replayed_by, t.last_replay_reason
+from holdfast.tasks t
+where t.mark = any (%(states)s::text[])
+    and (%(subject)s::text is null or t.subject = %(subject)s)
+    and (%(kind)s::text is null or t.kind = %(kind)s)
+    and (%(queue)s::text is null or t.queue = %(queue)s)
+    and (%(trace)s::text is null or t.trace_id = %(trace)s)
+    and (%(reason)s::text is null or t.dead_reason = %(reason)s)
+    and (%(code)s::text is null or t.error_code = %(code)s)
+    and (%(fingerprint)s::text is null or t.fingerprint = %(fingerprint)s)
+    and (%(since)s::timestamptz is null or t.marked_at >= %(since)s::timestamptz)
+    and (%(until)s::timestamptz is null or t.marked_at < %(until)s::timestamptz)
+    and (%(ids)s::uuid[] is null or t.id = any (%(ids)s::uuid[]))
+    and t.kind <> 'holdfast.plan'
+    and (
+        %(before)s::uuid is null
+        or (t.marked_at, t.id) < (select b.marked_at, b.id from holdfast.tasks b where b.id = %(before)s::uuid)
+    )
+order by t.marked_at desc, t.id desc
+limit %(limit)s
+offset %(offset)s;
+
+
+-- name: breakdown
+-- How many there are of each sort.
+select t.kind, t.dead_reason, t.failure_class, t.error_code, t.fingerprint, count(*), min(t.marked_at), max(t.marked_at)
+from holdfast.tasks t
+where t.mark = any (%(states)s::text[])
+    and (%(subject)s::text is null or t.subject = %(subject)s)
+    and (%(kind)s::text is null or t.kind = %(kind)s)
+    and (%(queue)s::text is null or t.queue = %(queue)s)
+    and (%(trace)s::text is null or t.trace_id = %(trace)s)
+    and (%(reason)s::text is null or t.dead_reason = %(reason)s)
+    and (%(code)s::text is null or t.error_code = %(code)s)
+    and (%(fingerprint)s::text is null or t.fingerprint = %(fingerprint)s)
+    and (%(since)s::timestamptz is null or t.marked_at >= %(since)s::timestamptz)
+    and (%(until)s::timestamptz is null or t.marked_at < %(until)s::timestamptz)
+    and (%(ids)s::uuid[] is null or t.id = any (%(ids)s::uuid[]))
+    and t.kind <> 'holdfast.plan'
+group by 1, 2, 3, 4, 5
+order by 6 desc;
+
+
+-- name: by_subject
+-- The subjects with the most dead letters.
+select t.subject, count(*)
+from holdfast.tasks t
+where t.mark = 'failed' and t.subject is not null
+group by 1
+order by 2 desc, 1
+limit %(limit)s;
+
+
+-- name: edits
+-- What the payload of a task was before it was changed.
+select e.edited_at, e.edited_by, e.reason, e.version, e.payload::text
+from holdfast.task_edits e
+where e.task_id = %(id)s::uuid
+order by e.edited_at;
+
+
+-- name: payload_hash
+-- By which a change of somebody else is noticed.
+select md5(t.payload::text) from holdfast.tasks t where t.id = %(id)s::uuid;
+
+
+-- name: groups
+-- Groups with how often and when last they were met; what was counted a moment ago is in the deltas.
+with met as (
+    select x.fingerprint, sum(x.failures)::bigint as failures, max(x.last_at) as last_at,
+        coalesce(sum(x.failures) filter (where x.last_at > now() - interval '1 hour'), 0)::bigint as last_hour
+    from (
+        select h.fingerprint, h.failures, h.last_at from holdfast.failure_hours h
+        where %(fingerprint)s::text is null or h.fingerprint = %(fingerprint)s
+        union all
+        select d.fingerprint, d.failures, d.failed_at from holdfast.failure_deltas d
+        where %(fingerprint)s::text is null or d.fingerprint = %(fingerprint)s
+    ) x
+    group by x.fingerprint
+), dead as (
+    select t.fingerprint, count(*) as dead
+    from holdfast.tasks t
+    where t.mark = 'failed' and t.fingerprint is not null and (%(fingerprint)s::text is null or t.fingerprint = %(fingerprint)s)
+    group by t.fingerprint
+), found as (
+    select
+        g.fingerprint, g.kind, g.failure_class, g.error_code, g.message, g.first_seen_at, m.last_at, coalesce(m.failures, 0) as failures,
+        coalesce(m.last_hour, 0) as last_hour, coalesce(d.dead, 0) as dead,
+        case
+            when g.resolved_at is not null and m.last_at > g.resolved_at then 'regressed'
+            when g.resolved_at is not null then 'resolved'
+            when g.ignored_until > now() then 'ignored'
+            else 'open'
+        end as state,
+        g.ignored_until, g.resolved_at, g.owner, g.note, g.changed_by, g.changed_at
+    from holdfast.failure_groups g
+    left join met m on m.fingerprint = g.fingerprint
+    left join dead d on d.fingerprint = g.fingerprint
+    where %(fingerprint)s::text is null or g.fingerprint = %(fingerprint)s
+)
+select f.*
+from found f
+where (%(state)s::text is null or f.state = %(state)s) and (%(kind)s::text is null or f.kind = %(kind)s)
+order by f.dead desc, f.last_at desc nulls last
+limit %(limit)s;
+
+
+-- name: group_hours
+-- How often a cause was met in each hour of the last days.
+select h.hour, h.failures from holdfast.failure_hours h
+where h.fingerprint = %(fingerprint)s and h.hour > now() - make_interval(days => %(days)s)
+order by h.hour;
+
+
+-- name: set_group
+-- What a person says of a cause; what is not said stays.
+update holdfast.failure_groups g
+set ignored_until = case when %(act)s = 'ignore' then %(until)s::timestamptz when %(act)s in ('resolve', 'reopen') then null else g.ignored_until end,
+    resolved_at = case when %(act)s = 'resolve' then now() when %(act)s in ('ignore', 'reopen') then null else g.resolved_at end,
+    note = coalesce(%(note)s, g.note),
+    owner = coalesce(%(owner)s, g.owner),
+    changed_by = %(by)s,
+    changed_at = now()
+where g.fingerprint = %(fingerprint)s
+returning g.kind;
+
+
+-- name: roll_up_failures
+-- Adds what was met to its hour; answers how many rows that were, and which resolved causes were met again.
+with taken as (
+    delete from holdfast.failure_deltas d
+    where d.ctid = any (array(select c.ctid from holdfast.failure_deltas c limit %(limit)s for update skip locked))
+    returning d.*
+), sums as (
+    select t.fingerprint, date_trunc('hour', t.failed_at) as hour, sum(t.failures) as failures, max(t.failed_at) as last_at
+    from taken t
+    group by 1, 2
+    order by 1, 2
+), added as (
+    insert into holdfast.failure_hours as h (fingerprint, hour, failures, last_at)
+    select s.fingerprint, s.hour, s.failures, s.last_at from sums s
+    on conflict (fingerprint, hour) do update
+    set failures = h.failures + excluded.failures, last_at = greatest(h.last_at, excluded.last_at)
+)
+select
+    (select count(*) from taken)::integer,
+    array(
+        select distinct g.fingerprint from sums s join holdfast.failure_groups g on g.fingerprint = s.fingerprint
+        where g.resolved_at < s.last_at
+            and not exists (select from holdfast.failure_hours h where h.fingerprint = g.fingerprint and h.last_at > g.resolved_at)
+    );
+
+
+-- name: prune_failure_hours
+delete from holdfast.failure_hours h where h.hour < now() - make_interval(days => %(days)s);
+
+
+-- name: payloads_of_group
+-- Of the tasks that fail for one cause, the latest.
+select t.payload::text from holdfast.tasks t
+where t.mark = 'failed' and t.fingerprint = %(fingerprint)s
+order by t.marked_at desc, t.id desc
+limit %(limit)s;
+
+
+-- name: versions_of_group
+select distinct t.version from holdfast.tasks t where t.mark = 'failed' and t.fingerprint = %(fingerprint)s order by 1;
+
+
+-- name: payloads_of_successes
+-- Of the tasks of the kind that completed, some of the latest.
+select h.payload::text from holdfast.task_history h
+where h.kind = %(kind)s and h.payload is not null and h.finished_at > now() - interval '2 days' and h.finished_at <= now() + interval '1 hour'
+order by h.finished_at desc
+limit %(limit)s;

@@ -1,0 +1,26 @@
+"""What maintenance has to do soon, found in one look: an idle installation pays one statement for it."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from holdfast.config import Settings
+from holdfast.store.pool import Conn
+from holdfast.store.sql import load
+
+
+class Pending(NamedTuple):
+    """Ticks, follow-ups, seals, plans."""
+
+    next_tick_seconds: float | None
+    followups: bool
+    unsealed: bool
+    undriven: Sequence[str]
+
+
+async def look(conn: Conn, settings: Settings, now: datetime | None = None) -> Pending:
+    """What there is to do."""
+    statement = load("pending.sql", settings.schema_name)["pending"]
+    row = await (await conn.execute(statement, {"now": now or datetime.now(UTC)})).fetchone()
+    assert row is not None, "a select without a table always answers"
+    return Pending(*row)

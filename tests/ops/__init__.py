@@ -1,0 +1,1 @@
+"""Failures that can be operated: fingerprints to audits, on a real database."""
