@@ -45,6 +45,7 @@ OPERATIONS = {
     "item-redriven-twice": Fault(SQL, "p.action = 'redrive' and p.state = 'running' and p.next_place = %(place)s\n    for update\n", "p.action = 'redrive' and p.state = 'running'\n"),
     "two-starts": Fault(PLANS, "where p.id = %(plan)s::uuid and p.state = 'frozen' and p.expires_at > now() and (not p.needs_approval", "where p.id = %(plan)s::uuid and p.expires_at > now() and (not p.needs_approval"),
     "driver-not-served": Fault("cli/worker.py", "dict.fromkeys((RESERVED_QUEUE, *named))", "dict.fromkeys(named)"),
+    "kinds-named-after-the-schema": Fault("store/pending.sql", "t.queue = 'holdfast' and (t.mark", "t.kind = 'holdfast.plan' and (t.mark"),
     "guard-not-asked": Fault(DRIVER, "step.next_place, count, asked.vetoes)", "step.next_place, count, {})"),
     "in-two-plans": Fault(PLANS, "where o.id = any (%(active)s::uuid[])", "where false"),
     "failures-not-counted": Fault(SQL, "    select k.now, count(*), g.fingerprint\n", "    select k.now, 1, g.fingerprint\n"),

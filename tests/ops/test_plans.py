@@ -7,14 +7,18 @@ from decimal import Decimal
 import pytest
 
 from holdfast import Holdfast, Task
+from holdfast.config import Settings
 from holdfast.core.errors import PlanNotFound, PlanRefused
 from holdfast.core.handler import Guarded, Suspect
 from holdfast.core.outcome import Complete
 from holdfast.core.state import State
 from holdfast.ops.dead import RETRYABLE, DeadFilter
 from holdfast.ops.plan import How
+from holdfast.ops.plans import Plans
 from holdfast.store.drivers import PLAN_KIND, Drivers
+from holdfast.store.migrate import migrate_up
 from holdfast.store.pending import look
+from holdfast.store.pool import connect
 from tests.ops.conftest import Desk, desk_of, last
 from tests.world import World, broken
 
@@ -347,3 +351,21 @@ async def test_what_another_plan_is_about_to_send_is_left_out(desk: Desk) -> Non
     second = await desk.plans.freeze(desk.world.conn, DeadFilter(), "me too")
     assert second.items == 0
     assert second.excluded == {f"in plan {first.id}": 3}
+
+
+@pytest.mark.catches("kinds-named-after-the-schema")
+async def test_plans_are_driven_once_in_a_schema_of_another_name(desk: Desk, direct_url: str) -> None:
+    settings = Settings(database_url=desk.world.url, schema_name="other")
+    async with await connect(direct_url) as conn:
+        await migrate_up(conn, "other")
+        try:
+            plans = Plans(settings, by="ada")
+            plan = await plans.freeze(conn, DeadFilter(), "nothing to do")
+            await plans.start(conn, plan.id)
+            assert (await look(conn, settings)).undriven == []
+            await conn.execute("update other.tasks set mark = 'cancelled', marked_at = now()")
+            assert (await look(conn, settings)).undriven == [plan.id]
+            # The driver's own task is nobody's dead letter.
+            assert (await plans.preview(conn, DeadFilter(states=RETRYABLE))).tasks == 0
+        finally:
+            await conn.execute("drop schema other cascade")

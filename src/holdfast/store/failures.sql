@@ -19,7 +19,7 @@ where t.mark = any (%(states)s::text[])
     and (%(since)s::timestamptz is null or t.marked_at >= %(since)s::timestamptz)
     and (%(until)s::timestamptz is null or t.marked_at < %(until)s::timestamptz)
     and (%(ids)s::uuid[] is null or t.id = any (%(ids)s::uuid[]))
-    and t.kind <> 'holdfast.plan'
+    and t.queue <> 'holdfast'
     and (
         %(before)s::uuid is null
         or (t.marked_at, t.id) < (select b.marked_at, b.id from holdfast.tasks b where b.id = %(before)s::uuid)
@@ -44,7 +44,7 @@ where t.mark = any (%(states)s::text[])
     and (%(since)s::timestamptz is null or t.marked_at >= %(since)s::timestamptz)
     and (%(until)s::timestamptz is null or t.marked_at < %(until)s::timestamptz)
     and (%(ids)s::uuid[] is null or t.id = any (%(ids)s::uuid[]))
-    and t.kind <> 'holdfast.plan'
+    and t.queue <> 'holdfast'
 group by 1, 2, 3, 4, 5
 order by 6 desc;
 

@@ -11,6 +11,6 @@ select
         where (p.state = 'running' or p.started_at is not null and p.followed_at is null)
             and not exists (
                 select from holdfast.tasks t
-                where t.subject = p.id::text and t.kind = 'holdfast.plan' and (t.mark is null or t.mark = 'paused')
+                where t.subject = p.id::text and t.queue = 'holdfast' and (t.mark is null or t.mark = 'paused')
             )
     );

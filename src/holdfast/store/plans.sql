@@ -25,7 +25,7 @@ with spoken_for as materialized (
     and (%(since)s::timestamptz is null or t.marked_at >= %(since)s::timestamptz)
     and (%(until)s::timestamptz is null or t.marked_at < %(until)s::timestamptz)
     and (%(ids)s::uuid[] is null or t.id = any (%(ids)s::uuid[]))
-    and t.kind <> 'holdfast.plan'
+    and t.queue <> 'holdfast'
     order by t.marked_at, t.id
     limit %(limit)s::bigint
 ), numbered as (
@@ -181,7 +181,7 @@ where t.mark = any (%(states)s::text[])
     and (%(since)s::timestamptz is null or t.marked_at >= %(since)s::timestamptz)
     and (%(until)s::timestamptz is null or t.marked_at < %(until)s::timestamptz)
     and (%(ids)s::uuid[] is null or t.id = any (%(ids)s::uuid[]))
-    and t.kind <> 'holdfast.plan'
+    and t.queue <> 'holdfast'
     and t.kind = any (%(kinds)s::text[])
     and (%(after)s::uuid is null or t.id > %(after)s::uuid)
 order by t.id
