@@ -5,6 +5,7 @@ from tests.fault import Fault
 
 SQL = "store/tasks.sql"
 PLANS = "store/plans.sql"
+PIECES = "store/pieces.sql"
 AUDIT = "store/audit.sql"
 FAILURES = "store/failures.sql"
 TABLES = "store/migrations/0002_operations.up.sql"
@@ -18,10 +19,10 @@ OPERATIONS = {
     "urls-keep-their-passwords": Fault("core/redact.py", "[^\\s/'\\\"<>]*@", "[^\\s/'\\\"<>]*@@"),
     "payload-secrets-leak": Fault("runtime/verdicts.py", "return verdict if handler is None or not handler.secrets else", "return verdict if True else"),
     "dead-reason-forgotten": Fault("core/failure.py", "_FINAL = DeadReason.NON_RETRYABLE", "_FINAL = DeadReason.MAX_ATTEMPTS_EXCEEDED"),
-    "filter-ignores-code": Fault(FAILURES, "    and (%(code)s::text is null or t.error_code = %(code)s)\n", ""),
+    "filter-ignores-code": Fault(PIECES, "    and (%(code)s::text is null or t.error_code = %(code)s)\n", ""),
     "pages-overlap": Fault(FAILURES, "or (t.marked_at, t.id) < (", "or (t.marked_at, t.id) <= ("),
     "statistics-count-kinds-once": Fault("ops/dead.py", "kinds[sort.kind] += sort.tasks", "kinds[sort.kind] += 1"),
-    "replay-not-counted": Fault(SQL, "replay_count = t.replay_count + 1, last_replayed_at = now(), last_replayed_by = %(by)s", "last_replayed_at = now(), last_replayed_by = %(by)s"),
+    "replay-not-counted": Fault(PIECES, "replay_count = t.replay_count + 1, last_replayed_at = now(),", "last_replayed_at = now(),"),
     "retry-of-anything": Fault(SQL, "t.id = any (%(ids)s::uuid[]) and t.mark in ('failed', 'cancelled')\n    returning t.id, t.run_at", "t.id = any (%(ids)s::uuid[])\n    returning t.id, t.run_at"),
     "failed-in-two-words": Fault("core/task.py", "return self.state is State.FAILED", "return self.state is State.CANCELLED"),
     "edit-loses-the-old-payload": Fault(SQL, "select f.id, clock_timestamp(), %(by)s, %(reason)s, f.version, f.payload from found f", "select f.id, clock_timestamp(), %(by)s, %(reason)s, f.version, %(payload)s::jsonb from found f"),
@@ -30,8 +31,8 @@ OPERATIONS = {
     "audit-after-the-effect": Fault("store/operate.py", "        async with conn.transaction():\n            cursor = await conn.execute(self._sql[move.value], values)", "        if True:\n            cursor = await conn.execute(self._sql[move.value], values)"),
     "audit-beside-the-effect": Fault("store/operate.py", "                await self._audit.note_tasks(conn, _ACTIONS[move], Author(self._by, reason), ids)\n", ""),
     "summary-forgotten": Fault("ops/plans.py", "            await self._audit.note(\n                conn, SUMMARIES[action]", "            if action == 'forget':\n              await self._audit.note(\n                conn, SUMMARIES[action]"),
-    "skips-unsaid": Fault(SQL, "        union all\n        select 'TASK_RETRY_BATCH_SKIPPED', s.task_id, t.kind, t.subject, t.trace_id, jsonb_build_object('because', s.reason)\n        from skipped s left join holdfast.tasks t on t.id = s.task_id\n", ""),
-    "plan-takes-the-living": Fault(PLANS, "t.mark = any (%(states)s::text[])", "(t.mark = any (%(states)s::text[]) or t.mark is null)"),
+    "skips-unsaid": Fault(PIECES, "        union all\n        select 'SKIPPED', s.task_id, t.kind, t.subject, t.trace_id, jsonb_build_object('because', s.reason)\n        from skipped s left join holdfast.tasks t on t.id = s.task_id\n", ""),
+    "plan-takes-the-living": Fault(PIECES, "t.mark = any (%(states)s::text[])", "(t.mark = any (%(states)s::text[]) or t.mark is null)"),
     "preview-writes": Fault("ops/plans.py", "        sorts = await self._dead.sorts(conn, only)\n", "        sorts = await self._dead.sorts(conn, only)\n        await self._note(conn, Action.PLAN_CREATE, str(uuid4()), 'preview')\n"),
     "canary-ignored": Fault(DRIVER, "if step.canary and step.canary_done and step.allowed is None and step.canary_ended:", "if False:"),
     "canary-of-the-first": Fault(PLANS, "mod((n.nth - 1) * %(canary)s::bigint, n.total) < %(canary)s::bigint then 0", "n.nth <= %(canary)s::bigint then 0"),
@@ -40,14 +41,14 @@ OPERATIONS = {
     "drift-unseen": Fault(SQL, "t.mark in ('failed', 'cancelled') and t.marked_at = i.marked_at and i.veto is null", "t.mark in ('failed', 'cancelled') and i.veto is null"),
     "own-approval-accepted": Fault(PLANS, " and p.created_by <> %(by)s\n", "\n"),
     "approval-not-asked-for": Fault(PLANS, "and (not p.needs_approval or p.approved_by is not null)\n", "\n"),
-    "flush-alone": Fault("ops/plans.py", '"always": action == "forget",', '"always": False,'),
+    "flush-alone": Fault("ops/plans.py", 'return -1 if action == "forget" else', "return"),
     "expired-plans-start": Fault(PLANS, "and p.state = 'frozen' and p.expires_at > now() and (not p.needs_approval", "and p.state = 'frozen' and (not p.needs_approval"),
-    "item-redriven-twice": Fault(SQL, "p.action = 'redrive' and p.state = 'running' and p.next_place = %(place)s\n    for update\n", "p.action = 'redrive' and p.state = 'running'\n"),
+    "item-redriven-twice": Fault(PIECES, "p.state = 'running' and p.next_place = %(place)s\n    for update\n", "p.state = 'running'\n"),
     "two-starts": Fault(PLANS, "where p.id = %(plan)s::uuid and p.state = 'frozen' and p.expires_at > now() and (not p.needs_approval", "where p.id = %(plan)s::uuid and p.expires_at > now() and (not p.needs_approval"),
     "driver-not-served": Fault("cli/worker.py", "dict.fromkeys((RESERVED_QUEUE, *named))", "dict.fromkeys(named)"),
     "kinds-named-after-the-schema": Fault("store/pending.sql", "t.queue = 'holdfast' and (t.mark", "t.kind = 'holdfast.plan' and (t.mark"),
     "guard-not-asked": Fault(DRIVER, "step.next_place, count, asked.vetoes)", "step.next_place, count, {})"),
-    "in-two-plans": Fault(PLANS, "where o.id = any (%(active)s::uuid[])", "where false"),
+    "in-two-plans": Fault(PLANS, "where o.state in ('running', 'paused')", "where false"),
     "failures-not-counted": Fault(SQL, "    select k.now, count(*), g.fingerprint\n", "    select k.now, 1, g.fingerprint\n"),
     "regression-unseen": Fault(FAILURES, "when g.resolved_at is not null and m.last_at > g.resolved_at then 'regressed'", "when false then 'regressed'"),
     "traits-of-everybody": Fault("ops/groups.py", "if trait.of_successes <= ELSEWHERE_MAX", "if True"),

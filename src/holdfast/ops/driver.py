@@ -46,27 +46,15 @@ class _Step:
     rate: float | None
     stop_ratio: float
     next_place: int
-    followed_to: int
     sent: int
-    succeeded: int
-    failed_same: int
-    failed_anew: int
-    cancelled: int
-    gone: int
+    ended: int
+    failed: int
     followed: bool
     # How many more the ramp has room for by now; None before it began.
     allowed: int | None
     canary_skipped: int
     canary_ended: int
     canary_failed: int
-
-    @property
-    def ended(self) -> int:
-        return self.succeeded + self.failed_same + self.failed_anew + self.cancelled + self.gone
-
-    @property
-    def failed(self) -> int:
-        return self.failed_same + self.failed_anew
 
     @property
     def canary_sent(self) -> bool:

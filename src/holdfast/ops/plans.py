@@ -10,6 +10,7 @@ and a worker drives it (`ops.driver`). What was sent is followed to its end even
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from uuid import uuid4
@@ -54,21 +55,19 @@ class Plans:
         tasks = sum(sort.tasks for sort in sorts)
         asked = await self._guards.ask_all(conn, only) if action == "redrive" else None
         vetoes = {} if asked is None else asked.vetoes
-        excluded: dict[str, int] = {}
-        for why in vetoes.values():
-            excluded[why] = excluded.get(why, 0) + 1
         return Preview(
             tasks - len(vetoes),
             sorts,
             await self._dead.page(conn, only, limit=SAMPLE),
-            excluded,
+            Counter(vetoes.values()),
             None if asked is None or not asked.kinds else asked.money_effect,
-            self._needs_approval(action, tasks - len(vetoes)),
+            tasks - len(vetoes) > self._approval_above(action),
             self._guards.unknown(sort.kind for sort in sorts) if action == "redrive" else [],
         )
 
-    def _needs_approval(self, action: str, items: int) -> bool:
-        return action == "forget" or items > self._settings.approval_above
+    def _approval_above(self, action: str) -> int:
+        """With more items than this a second person is needed; to forget always."""
+        return -1 if action == "forget" else self._settings.approval_above
 
     async def freeze(
         self, conn: Conn, only: DeadFilter, reason: str, how: How | None = None, action: str = "redrive"
@@ -76,7 +75,6 @@ class Plans:
         """Make a plan of what the filter finds now; nothing happens to the tasks."""
         how = how or How()
         asked = await self._guards.ask_all(conn, only) if action == "redrive" else None
-        active = await (await conn.execute(self._sql["active"], {"frozen_too": False})).fetchall()
         plan_id = str(uuid4())
         values = only.values() | {
             "plan": plan_id,
@@ -86,14 +84,12 @@ class Plans:
             "filter": json.dumps(only.said()),
             "vetoes": json.dumps({} if asked is None else asked.vetoes),
             "money": None if asked is None or not asked.kinds else asked.money_effect,
-            "active": [found for (found,) in active],
             "limit": how.limit,
             "canary": how.canary,
             "rate": how.rate,
             "stop_ratio": how.stop_ratio,
             "expires_seconds": how.expires_seconds,
-            "always": action == "forget",
-            "approval_above": self._settings.approval_above,
+            "approval_above": self._approval_above(action),
         }
         async with conn.transaction():
             await conn.execute(self._sql["freeze"], values)

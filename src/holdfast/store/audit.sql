@@ -175,12 +175,7 @@ select count(*)
 from holdfast.audit_log a
 where a.at < %(before)s::timestamptz
     and a.action <> 'TASK_AUDIT_PRUNE_SUMMARY'
-    and (%(action)s::text is null or a.action = %(action)s)
-    and (%(actor)s::text is null or a.actor = %(actor)s)
-    and (%(subject)s::text is null or a.subject = %(subject)s)
-    and (%(kind)s::text is null or a.kind = %(kind)s)
-    and (%(trace)s::text is null or a.trace_id = %(trace)s)
-    and (%(batch)s::uuid is null or a.batch_id = %(batch)s::uuid)
+    and {audit_entries}
     and exists (select from holdfast.audit_seals s where s.chunk = a.chunk);
 
 
@@ -189,13 +184,7 @@ where a.at < %(before)s::timestamptz
 select
     a.chunk, a.place, a.at, a.action, a.actor, a.reason, a.batch_id::text, a.task_id::text, a.kind, a.subject, a.trace_id, a.details
 from holdfast.audit_log a
-where (%(action)s::text is null or a.action = %(action)s)
-    and (%(actor)s::text is null or a.actor = %(actor)s)
-    and (%(subject)s::text is null or a.subject = %(subject)s)
-    and (%(kind)s::text is null or a.kind = %(kind)s)
-    and (%(trace)s::text is null or a.trace_id = %(trace)s)
-    and (%(batch)s::uuid is null or a.batch_id = %(batch)s::uuid)
-    and (%(task)s::uuid is null or a.task_id = %(task)s::uuid)
+where {audit_entries}
     and (%(before_chunk)s::bigint is null or (a.chunk, a.place) < (%(before_chunk)s::bigint, %(before_place)s::integer))
 order by a.chunk desc, a.place desc
 limit %(limit)s
@@ -205,13 +194,7 @@ offset %(offset)s;
 -- name: count_entries
 select count(*)
 from holdfast.audit_log a
-where (%(action)s::text is null or a.action = %(action)s)
-    and (%(actor)s::text is null or a.actor = %(actor)s)
-    and (%(subject)s::text is null or a.subject = %(subject)s)
-    and (%(kind)s::text is null or a.kind = %(kind)s)
-    and (%(trace)s::text is null or a.trace_id = %(trace)s)
-    and (%(batch)s::uuid is null or a.batch_id = %(batch)s::uuid)
-    and (%(task)s::uuid is null or a.task_id = %(task)s::uuid);
+where {audit_entries};
 
 
 -- name: verify_seals

@@ -8,18 +8,7 @@ select
     t.dead_reason, t.failure_class, t.error_code, coalesce(t.error_message, t.mark_reason), t.fingerprint,
     t.replay_count, t.last_replayed_at, t.last_replayed_by, t.last_replay_reason
 from holdfast.tasks t
-where t.mark = any (%(states)s::text[])
-    and (%(subject)s::text is null or t.subject = %(subject)s)
-    and (%(kind)s::text is null or t.kind = %(kind)s)
-    and (%(queue)s::text is null or t.queue = %(queue)s)
-    and (%(trace)s::text is null or t.trace_id = %(trace)s)
-    and (%(reason)s::text is null or t.dead_reason = %(reason)s)
-    and (%(code)s::text is null or t.error_code = %(code)s)
-    and (%(fingerprint)s::text is null or t.fingerprint = %(fingerprint)s)
-    and (%(since)s::timestamptz is null or t.marked_at >= %(since)s::timestamptz)
-    and (%(until)s::timestamptz is null or t.marked_at < %(until)s::timestamptz)
-    and (%(ids)s::uuid[] is null or t.id = any (%(ids)s::uuid[]))
-    and t.queue <> 'holdfast'
+where {dead_letters}
     and (
         %(before)s::uuid is null
         or (t.marked_at, t.id) < (select b.marked_at, b.id from holdfast.tasks b where b.id = %(before)s::uuid)
@@ -33,18 +22,7 @@ offset %(offset)s;
 -- How many there are of each sort.
 select t.kind, t.dead_reason, t.failure_class, t.error_code, t.fingerprint, count(*), min(t.marked_at), max(t.marked_at)
 from holdfast.tasks t
-where t.mark = any (%(states)s::text[])
-    and (%(subject)s::text is null or t.subject = %(subject)s)
-    and (%(kind)s::text is null or t.kind = %(kind)s)
-    and (%(queue)s::text is null or t.queue = %(queue)s)
-    and (%(trace)s::text is null or t.trace_id = %(trace)s)
-    and (%(reason)s::text is null or t.dead_reason = %(reason)s)
-    and (%(code)s::text is null or t.error_code = %(code)s)
-    and (%(fingerprint)s::text is null or t.fingerprint = %(fingerprint)s)
-    and (%(since)s::timestamptz is null or t.marked_at >= %(since)s::timestamptz)
-    and (%(until)s::timestamptz is null or t.marked_at < %(until)s::timestamptz)
-    and (%(ids)s::uuid[] is null or t.id = any (%(ids)s::uuid[]))
-    and t.queue <> 'holdfast'
+where {dead_letters}
 group by 1, 2, 3, 4, 5
 order by 6 desc;
 

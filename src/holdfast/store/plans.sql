@@ -8,24 +8,13 @@ with spoken_for as materialized (
     select distinct on (i.task_id) i.task_id, 'in plan ' || o.id as why
     from holdfast.plans o
     join holdfast.plan_items i on i.plan_id = o.id and i.place >= o.next_place
-    where o.id = any (%(active)s::uuid[])
+    where o.state in ('running', 'paused')
     order by i.task_id, o.created_at
 ), found as materialized (
     select t.id, t.marked_at, t.fingerprint, coalesce(%(vetoes)s::jsonb ->> t.id::text, s.why) as excluded
     from holdfast.tasks t
     left join spoken_for s on s.task_id = t.id
-    where t.mark = any (%(states)s::text[])
-    and (%(subject)s::text is null or t.subject = %(subject)s)
-    and (%(kind)s::text is null or t.kind = %(kind)s)
-    and (%(queue)s::text is null or t.queue = %(queue)s)
-    and (%(trace)s::text is null or t.trace_id = %(trace)s)
-    and (%(reason)s::text is null or t.dead_reason = %(reason)s)
-    and (%(code)s::text is null or t.error_code = %(code)s)
-    and (%(fingerprint)s::text is null or t.fingerprint = %(fingerprint)s)
-    and (%(since)s::timestamptz is null or t.marked_at >= %(since)s::timestamptz)
-    and (%(until)s::timestamptz is null or t.marked_at < %(until)s::timestamptz)
-    and (%(ids)s::uuid[] is null or t.id = any (%(ids)s::uuid[]))
-    and t.queue <> 'holdfast'
+    where {dead_letters}
     order by t.marked_at, t.id
     limit %(limit)s::bigint
 ), numbered as (
@@ -51,16 +40,10 @@ insert into holdfast.plans (
 )
 select
     %(plan)s::uuid, %(action)s::text, 'frozen', now(), %(by)s::text, %(because)s::text, %(filter)s::jsonb, m.items, m.set_hash, e.reasons, %(money)s::numeric,
-    now() + make_interval(secs => %(expires_seconds)s::double precision), least(%(canary)s::bigint, m.items), %(rate)s::double precision, %(stop_ratio)s::double precision, %(always)s::boolean or m.items > %(approval_above)s::integer
+    now() + make_interval(secs => %(expires_seconds)s::double precision), least(%(canary)s::bigint, m.items), %(rate)s::double precision, %(stop_ratio)s::double precision, m.items > %(approval_above)s::integer
 from made m
 cross join excluded e
 returning items;
-
-
--- name: active
--- Plans whose items are spoken for.
-select p.id::text from holdfast.plans p
-where p.state in ('running', 'paused') or p.state = 'frozen' and p.expires_at > now() and %(frozen_too)s;
 
 
 -- name: plans
@@ -86,19 +69,6 @@ from (
     where i.plan_id = %(plan)s::uuid
 ) x
 group by 1;
-
-
--- name: breakdown_of_plan
-select t.kind, i.fingerprint, count(*)
-from holdfast.plan_items i
-left join holdfast.tasks t on t.id = i.task_id
-where i.plan_id = %(plan)s::uuid
-group by 1, 2
-order by 3 desc;
-
-
--- name: sample_of_plan
-select i.task_id::text from holdfast.plan_items i where i.plan_id = %(plan)s::uuid order by i.place limit %(limit)s;
 
 
 -- name: skips_of_plan
@@ -148,13 +118,17 @@ where p.id = %(plan)s::uuid and p.state = 'running' and p.ramp_from is null;
 -- name: step
 -- What a driver has to know of its plan.
 select
-    p.action, p.state, p.items, p.canary, p.rate, p.stop_ratio, p.next_place, p.followed_to, p.sent,
-    p.succeeded, p.failed_same, p.failed_anew, p.cancelled, p.gone, p.followed_at is not null,
+    p.action, p.state, p.items, p.canary, p.rate, p.stop_ratio, p.next_place, p.sent,
+    p.succeeded + p.failed_same + p.failed_anew + p.cancelled + p.gone, p.failed_same + p.failed_anew, p.followed_at is not null,
     case when p.ramp_from is not null then floor(coalesce(p.rate, 0) * extract(epoch from clock_timestamp() - p.ramp_from))::bigint - p.ramp_sent end,
     (select count(*) from holdfast.plan_skips s where s.plan_id = p.id and s.place <= p.canary)::integer,
-    (select count(*) from holdfast.plan_outcomes o where o.plan_id = p.id and o.place <= p.canary)::integer,
-    (select count(*) from holdfast.plan_outcomes o where o.plan_id = p.id and o.place <= p.canary and o.outcome in ('failed_same', 'failed_anew'))::integer
+    c.ended, c.failed
 from holdfast.plans p
+cross join lateral (
+    select count(*)::integer as ended, (count(*) filter (where o.outcome in ('failed_same', 'failed_anew')))::integer as failed
+    from holdfast.plan_outcomes o
+    where o.plan_id = p.id and o.place <= p.canary
+) c
 where p.id = %(plan)s::uuid;
 
 
@@ -170,18 +144,7 @@ where i.plan_id = %(plan)s::uuid and i.place >= %(place)s and i.place < %(place)
 -- All that a filter finds of guarded kinds, page by page.
 select t.id::text, t.kind, t.payload::text, t.version, t.subject, t.error_code
 from holdfast.tasks t
-where t.mark = any (%(states)s::text[])
-    and (%(subject)s::text is null or t.subject = %(subject)s)
-    and (%(kind)s::text is null or t.kind = %(kind)s)
-    and (%(queue)s::text is null or t.queue = %(queue)s)
-    and (%(trace)s::text is null or t.trace_id = %(trace)s)
-    and (%(reason)s::text is null or t.dead_reason = %(reason)s)
-    and (%(code)s::text is null or t.error_code = %(code)s)
-    and (%(fingerprint)s::text is null or t.fingerprint = %(fingerprint)s)
-    and (%(since)s::timestamptz is null or t.marked_at >= %(since)s::timestamptz)
-    and (%(until)s::timestamptz is null or t.marked_at < %(until)s::timestamptz)
-    and (%(ids)s::uuid[] is null or t.id = any (%(ids)s::uuid[]))
-    and t.queue <> 'holdfast'
+where {dead_letters}
     and t.kind = any (%(kinds)s::text[])
     and (%(after)s::uuid is null or t.id > %(after)s::uuid)
 order by t.id

@@ -1,4 +1,7 @@
-"""Loads named statements from the `.sql` files beside the modules that run them."""
+"""Loads named statements from the `.sql` files beside the modules that run them.
+
+What several statements have in common stands once, in `pieces.sql`, and is put in where they say `{name}`.
+"""
 
 import re
 from collections.abc import Mapping
@@ -7,17 +10,29 @@ from importlib.resources import files
 from typing import LiteralString
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_PIECE = re.compile(r"^-- piece: (\w+)\n", re.MULTILINE)
 _SCHEMA = re.compile(r"\bholdfast(?=\.)|(?<=\bschema )holdfast\b")
 
 
 @cache
 def load(file: str, schema: str = "holdfast") -> Mapping[str, LiteralString]:
     """The statements of one file by name, written for one schema."""
-    text = (files("holdfast.store") / file).read_text(encoding="utf-8")
-    parts = _NAME.split(text)[1:]
-    named = dict(zip(parts[::2], parts[1::2], strict=True))
-    assert len(named) == len(parts) // 2, f"{file} names a statement twice"
+    text = _read(file)
+    for name, piece in _named(_PIECE, _read("pieces.sql")).items():
+        text = text.replace(f"{{{name}}}", piece.strip())
+    named = _named(_NAME, text)
     return {name: in_schema(_as_sent(name, body), schema) for name, body in named.items()}
+
+
+def _read(file: str) -> str:
+    return (files("holdfast.store") / file).read_text(encoding="utf-8")
+
+
+def _named(mark: re.Pattern[str], text: str) -> dict[str, str]:
+    parts = mark.split(text)[1:]
+    named = dict(zip(parts[::2], parts[1::2], strict=True))
+    assert len(named) == len(parts) // 2, "a name is given twice"
+    return named
 
 
 def _as_sent(name: str, body: str) -> str:

@@ -1958,11 +1958,7 @@ with xid as materialized (
     select pg_current_xact_id() as number
 ), changed as (
     update holdfast.tasks t
-    set mark = null, marked_at = null, mark_reason = null, dead_reason = null,
-        attempts = 0, failures = 0, crashes = 0, polls = 0, rate_limits = 0, progress = null, polling_since = null, progressed_at = null,
-        failure_class = null, error_code = null, error_message = null, error_stack = null, fingerprint = null, failed_at = null,
-        expires_at = null,
-        replay_count = t.replay_count + 1, last_replayed_at = now(), last_replayed_by = %(by)s, last_replay_reason = %(reason)s,
+    set {begun_anew} last_replayed_by = %(by)s, last_replay_reason = %(reason)s,
         run_at = greatest(t.run_at, clock_timestamp())
     from xid
     where xid.number is not null and t.id = any (%(ids)s::uuid[]) and t.mark in ('failed', 'cancelled')
@@ -1977,26 +1973,9 @@ select id::text from changed;
 -- name: redrive_items
 -- The next items of a plan go back to work, each at most once: the plan's row is locked, and how far it has
 -- come is written in the same commit. What is not as it was when the plan was frozen is left alone.
-with xid as materialized (
-    select pg_current_xact_id() as number
-), plan as materialized (
-    select p.id, p.next_place, p.started_by, p.reason
-    from holdfast.plans p
-    where p.id = %(plan)s::uuid and p.action = 'redrive' and p.state = 'running' and p.next_place = %(place)s
-    for update
-), taken as materialized (
-    select i.place, i.task_id, i.marked_at, %(vetoes)s::jsonb ->> i.task_id::text as veto
-    from xid
-    cross join plan p
-    join holdfast.plan_items i on i.plan_id = p.id and i.place >= p.next_place and i.place < p.next_place + %(count)s
-    where xid.number is not null
-), changed as (
+with {next_items}, changed as (
     update holdfast.tasks t
-    set mark = null, marked_at = null, mark_reason = null, dead_reason = null,
-        attempts = 0, failures = 0, crashes = 0, polls = 0, rate_limits = 0, progress = null, polling_since = null, progressed_at = null,
-        failure_class = null, error_code = null, error_message = null, error_stack = null, fingerprint = null, failed_at = null,
-        expires_at = null,
-        replay_count = t.replay_count + 1, last_replayed_at = now(), last_replayed_by = p.started_by, last_replay_reason = p.reason,
+    set {begun_anew} last_replayed_by = p.started_by, last_replay_reason = p.reason,
         run_at = greatest(t.run_at, clock_timestamp())
     from plan p
     cross join taken i
@@ -2004,62 +1983,16 @@ with xid as materialized (
         select c.ctid as place from holdfast.tasks c where c.id = i.task_id offset 0
     ) x
     where t.ctid = x.place and t.mark in ('failed', 'cancelled') and t.marked_at = i.marked_at and i.veto is null
-    returning i.place, t.id, t.run_at, t.timeout_seconds, t.priority, t.queue, t.kind, t.bucket, t.position, t.subject, t.trace_id
+    returning i.place, t.id, t.run_at, t.timeout_seconds, t.priority, t.queue, t.kind, t.bucket, t.position, t.subject, t.trace_id, null::text as error_code
 ), back as (
     insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket, position)
     select c.run_at, c.id, c.timeout_seconds, c.priority, c.queue, c.kind, c.bucket, c.position from changed c
-), skipped as (
-    insert into holdfast.plan_skips (plan_id, place, task_id, reason)
-    select p.id, i.place, i.task_id, coalesce(
-        'vetoed: ' || i.veto,
-        (
-            select case when t.mark is null then 'it is back at work already' when t.marked_at <> i.marked_at then 'it has failed anew since' else 'it is ' || t.mark end
-            from holdfast.tasks t where t.id = i.task_id
-        ),
-        'it is gone'
-    )
-    from plan p
-    cross join taken i
-    where not exists (select from changed c where c.place = i.place)
-    returning place, task_id, reason
-), chunk as (
-    insert into holdfast.audit_unsealed (chunk)
-    select nextval('holdfast.audit_chunk') where exists (select from taken)
-    returning chunk
-), noted as (
-    insert into holdfast.audit_log (chunk, place, at, action, actor, reason, batch_id, task_id, kind, subject, trace_id, details)
-    select k.chunk, row_number() over (), clock_timestamp(), x.action, p.started_by, p.reason, p.id, x.id, x.kind, x.subject, x.trace_id, x.details
-    from chunk k
-    cross join plan p
-    cross join (
-        select 'TASK_RETRY_BATCH_ITEM', c.id, c.kind, c.subject, c.trace_id, null::jsonb from changed c
-        union all
-        select 'TASK_RETRY_BATCH_SKIPPED', s.task_id, t.kind, t.subject, t.trace_id, jsonb_build_object('because', s.reason)
-        from skipped s left join holdfast.tasks t on t.id = s.task_id
-    ) as x (action, id, kind, subject, trace_id, details)
-), moved as (
-    update holdfast.plans p
-    set next_place = p.next_place + (select count(*) from taken),
-        sent = p.sent + (select count(*) from changed),
-        skipped = p.skipped + (select count(*) from skipped),
-        ramp_sent = p.ramp_sent + case when p.ramp_from is null then 0 else (select count(*) from changed) end
-    where p.id = (select o.id from plan o)
-)
-select (select count(*) from changed)::integer, (select count(*) from skipped)::integer, array(select distinct c.bucket from changed c where c.position is not null);
+), {items_dealt_with}
 
 
 -- name: forget_items
 -- The same for a plan that lets dead letters go for good.
-with plan as materialized (
-    select p.id, p.next_place, p.started_by, p.reason
-    from holdfast.plans p
-    where p.id = %(plan)s::uuid and p.action = 'forget' and p.state = 'running' and p.next_place = %(place)s
-    for update
-), taken as materialized (
-    select i.place, i.task_id, i.marked_at
-    from plan p
-    join holdfast.plan_items i on i.plan_id = p.id and i.place >= p.next_place and i.place < p.next_place + %(count)s
-), changed as (
+with {next_items}, changed as (
     delete from holdfast.tasks t
     using taken i
     cross join lateral (
@@ -2067,41 +2000,7 @@ with plan as materialized (
     ) x
     where t.ctid = x.place and t.mark in ('failed', 'cancelled') and t.marked_at = i.marked_at
     returning i.place, t.id, t.kind, t.key, t.subject, t.trace_id, t.error_code, t.bucket, t.position
-), unedited as (
-    delete from holdfast.task_edits e using changed c where e.task_id = c.id
-), unkeyed as (
-    delete from holdfast.task_keys k using changed c where k.kind = c.kind and k.key = c.key and k.task_id = c.id
-), skipped as (
-    insert into holdfast.plan_skips (plan_id, place, task_id, reason)
-    select p.id, i.place, i.task_id, case when exists (select from holdfast.tasks t where t.id = i.task_id) then 'it has changed since' else 'it is gone' end
-    from plan p
-    cross join taken i
-    where not exists (select from changed c where c.place = i.place)
-    returning place, task_id, reason
-), chunk as (
-    insert into holdfast.audit_unsealed (chunk)
-    select nextval('holdfast.audit_chunk') where exists (select from taken)
-    returning chunk
-), noted as (
-    insert into holdfast.audit_log (chunk, place, at, action, actor, reason, batch_id, task_id, kind, subject, trace_id, details)
-    select k.chunk, row_number() over (), clock_timestamp(), x.action, p.started_by, p.reason, p.id, x.id, x.kind, x.subject, x.trace_id, x.details
-    from chunk k
-    cross join plan p
-    cross join (
-        select 'TASK_FORGET_BATCH_ITEM', c.id, c.kind, c.subject, c.trace_id, jsonb_build_object('code', c.error_code) from changed c
-        union all
-        select 'TASK_FORGET_BATCH_SKIPPED', s.task_id, t.kind, t.subject, t.trace_id, jsonb_build_object('because', s.reason)
-        from skipped s left join holdfast.tasks t on t.id = s.task_id
-    ) as x (action, id, kind, subject, trace_id, details)
-), moved as (
-    update holdfast.plans p
-    set next_place = p.next_place + (select count(*) from taken),
-        sent = p.sent + (select count(*) from changed),
-        skipped = p.skipped + (select count(*) from skipped),
-        gone = p.gone + (select count(*) from changed)
-    where p.id = (select o.id from plan o)
-)
-select (select count(*) from changed)::integer, (select count(*) from skipped)::integer, array(select distinct c.bucket from changed c where c.position is not null);
+), {traces_forgotten}, {items_dealt_with}
 
 
 -- name: edit
@@ -2138,11 +2037,7 @@ with changed as (
     delete from holdfast.tasks t
     where t.id = any (%(ids)s::uuid[]) and t.mark in ('failed', 'cancelled')
     returning t.id, t.kind, t.key, t.bucket, t.position
-), unedited as (
-    delete from holdfast.task_edits e using changed c where e.task_id = c.id
-), unkeyed as (
-    delete from holdfast.task_keys k using changed c where k.kind = c.kind and k.key = c.key and k.task_id = c.id
-)
+), {traces_forgotten}
 select c.id::text, case when c.position is not null then c.bucket end from changed c;
 
 
