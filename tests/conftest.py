@@ -135,3 +135,10 @@ def trees(world: World, url: str, tmp_path: Path) -> Iterator[Callable[..., Tree
     yield make
     for tree in made:
         tree.close()
+
+
+@pytest.fixture
+def command_line(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """Have `tests.commands` work on this test's database, in a terminal that is wide enough."""
+    monkeypatch.setenv("HOLDFAST_DATABASE_URL", url)
+    monkeypatch.setenv("COLUMNS", "240")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from holdfast.config import Settings
     from holdfast.core.backoff import Backoff
     from holdfast.core.errors import HoldfastError
-    from holdfast.core.handler import Bulk, Guarded, Suspect, Task
+    from holdfast.core.handler import Bulk, Candidate, Guarded, Task
     from holdfast.core.limit import Limit
     from holdfast.core.outcome import Cancel, Complete, Fail, Retry, Snooze
     from holdfast.core.polling import Polling
@@ -21,6 +21,7 @@ __all__ = [
     "Backoff",
     "Bulk",
     "Cancel",
+    "Candidate",
     "Complete",
     "Cron",
     "Fail",
@@ -33,7 +34,6 @@ __all__ = [
     "Retry",
     "Settings",
     "Snooze",
-    "Suspect",
     "Task",
     "TaskHandle",
     "hours",
@@ -58,7 +58,7 @@ _HOMES = {
     "Retry": "holdfast.core.outcome",
     "Settings": "holdfast.config",
     "Snooze": "holdfast.core.outcome",
-    "Suspect": "holdfast.core.handler",
+    "Candidate": "holdfast.core.handler",
     "Task": "holdfast.core.handler",
     "TaskHandle": "holdfast.api.handles",
 }

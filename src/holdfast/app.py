@@ -11,6 +11,7 @@ from holdfast.api.kinds import Kind
 from holdfast.api.sender import Sender
 from holdfast.config import Settings
 from holdfast.core.errors import BadHandler
+from holdfast.core.events import Listener, silent
 from holdfast.core.handler import GATHER_SECONDS, GATHER_SIZE, Bulk, Handler, Handlers, Isolation, Task
 from holdfast.core.outcome import Duration
 from holdfast.core.task import NewTask
@@ -34,7 +35,9 @@ class Holdfast:
         if database_url is not None:
             self.settings = self.settings.model_copy(update={"database_url": database_url})
         self._kinds: dict[str, Kind[Any]] = {}
-        self._plans = plan_handler(self.settings, lambda: self.handlers)
+        # Whoever runs this app's tasks hears here of what operators asked for and came to pass.
+        self.listener: Listener = silent
+        self._plans = plan_handler(self.settings, lambda: self.handlers, lambda event: self.listener(event))
         self._desk = Desk(self.settings)
         self._operator = Operator(self.settings, by="app")
         self._sender = Sender(Enqueuer(self.settings), self._desk, self._operator)

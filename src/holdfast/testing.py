@@ -20,13 +20,14 @@ from typing import Any
 from uuid import uuid4
 
 from holdfast.app import Holdfast
-from holdfast.core.decide import Policy, decide, expire
+from holdfast.core.decide import Policy, expire
 from holdfast.core.errors import HoldfastError
 from holdfast.core.outcome import Duration, Failed, Finished, Outcome, as_seconds
 from holdfast.core.state import State
 from holdfast.core.task import Claim, TaskView
 from holdfast.runtime.execute import execute_async, execute_here, prepare
 from holdfast.runtime.finish import Finishing
+from holdfast.runtime.verdicts import Verdicts
 from holdfast.store.claimer import Claimer
 from holdfast.store.followups import Followups
 from holdfast.store.migrate import migrate_up
@@ -86,6 +87,7 @@ class Bench:
         self._operator = Operator(app.settings, by="test")
         self._handlers = app.handlers
         self._finisher = Finishing(app.settings, self._handlers)
+        self._verdicts = Verdicts(self._handlers)
 
     @classmethod
     async def open(cls, app: Holdfast) -> "Bench":
@@ -214,8 +216,7 @@ class Bench:
     async def _settle(self, claim: Claim, outcome: Outcome | Finished | None) -> None:
         if outcome is None or isinstance(outcome, Finished):
             return
-        policy = self._handlers[claim.kind].policy()
-        verdict = expire(claim) if claim.expired else decide(claim, outcome, policy)
+        verdict = expire(claim) if claim.expired else self._verdicts.of(claim, outcome)
         await self._store.settle(self.conn, [(claim, verdict)])
 
     async def _bury(self, worker: str) -> None:

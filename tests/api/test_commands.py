@@ -1,41 +1,20 @@
 """The command line: what each command shows, its JSON, its exit code."""
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pytest
-from typer.testing import CliRunner
 
-from holdfast.cli.main import program
 from holdfast.core.outcome import Fail
+from tests.commands import document, run
 from tests.world import World
 
 ROOT = Path(__file__).parent.parent.parent
-RUNNER = CliRunner()
-
-
-async def run(*arguments: str, code: int = 0) -> str:
-    done = await asyncio.to_thread(RUNNER.invoke, program, list(arguments), catch_exceptions=False)
-    assert done.exit_code == code, done.output
-    return done.output
-
-
-async def document(*arguments: str, code: int = 0) -> Any:
-    done = await asyncio.to_thread(RUNNER.invoke, program, [*arguments, "--json"], catch_exceptions=False)
-    assert done.exit_code == code, done.output
-    return json.loads(done.stdout)
-
-
-@pytest.fixture(autouse=True)
-def _here(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    monkeypatch.setenv("HOLDFAST_DATABASE_URL", url)
-    monkeypatch.setenv("COLUMNS", "200")
+pytestmark = pytest.mark.usefixtures("command_line")
 
 
 async def dead(world: World) -> str:

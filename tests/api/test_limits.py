@@ -7,11 +7,11 @@ import pytest
 from holdfast import Holdfast, HoldfastError, Limit, Task
 from holdfast.core.outcome import Fail
 from holdfast.core.state import State
-from tests.api.test_commands import _here, document, run
+from tests.commands import document, run
 from tests.store.test_limits import claim_all
 from tests.world import World
 
-__all__ = ["_here"]
+pytestmark = pytest.mark.usefixtures("command_line")
 
 
 @pytest.fixture

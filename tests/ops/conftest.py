@@ -25,7 +25,7 @@ def last(claim: Claim) -> Claim:
 
 
 @dataclass(slots=True)
-class Desk:
+class Shift:
     """Everything that an operator named ada has, and a second one named bob."""
 
     world: World
@@ -78,11 +78,11 @@ class Desk:
         return [action for (action,) in await cursor.fetchall()]
 
 
-def desk_of(world: World, handlers: Handlers | None = None, **settings: object) -> Desk:
-    """A desk with the handlers of an app."""
+def shift_of(world: World, handlers: Handlers | None = None, **settings: object) -> Shift:
+    """A shift with the handlers of an app."""
     given = Settings(database_url=world.url, **settings)  # type: ignore[arg-type]
     listen = world.events.append
-    return Desk(
+    return Shift(
         world,
         given,
         DeadLetters(given, listen, by="ada", handlers=handlers),
@@ -97,5 +97,5 @@ def desk_of(world: World, handlers: Handlers | None = None, **settings: object) 
 
 
 @pytest.fixture
-def desk(world: World) -> Desk:
-    return desk_of(world)
+def shift(world: World) -> Shift:
+    return shift_of(world)

@@ -1,10 +1,8 @@
 """The audit: one commit with its effect, only added to, sealed, proven, pruned without losing the proof."""
 
-import asyncio
 import csv
 import io
 import json
-import random
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
@@ -19,15 +17,15 @@ from holdfast.store.audit import Author
 from holdfast.store.limits import Limits
 from holdfast.store.migrate import grants
 from holdfast.store.pool import Conn, connect
-from tests.ops.conftest import Desk
+from tests.ops.conftest import Shift
 
 ADA = Author("ada", "because")
 LATER = timedelta(hours=1)
 
 
-async def noted(desk: Desk, count: int) -> None:
+async def noted(shift: Shift, count: int) -> None:
     for number in range(count):
-        await desk.writer.note(desk.world.conn, Action.GROUP_NOTE, ADA, details={"number": number})
+        await shift.writer.note(shift.world.conn, Action.GROUP_NOTE, ADA, details={"number": number})
 
 
 @pytest.fixture
@@ -40,9 +38,9 @@ async def untriggered(direct_url: str) -> AsyncIterator[Conn]:
 
 @pytest.mark.requirement("T12")
 @pytest.mark.catches("audit-can-be-changed")
-async def test_t12_nobody_changes_or_removes_an_entry(desk: Desk) -> None:
-    await noted(desk, 1)
-    conn = desk.world.conn
+async def test_t12_nobody_changes_or_removes_an_entry(shift: Shift) -> None:
+    await noted(shift, 1)
+    conn = shift.world.conn
     for statement in (
         "update holdfast.audit_log set actor = 'nobody'",
         "delete from holdfast.audit_log",
@@ -50,7 +48,7 @@ async def test_t12_nobody_changes_or_removes_an_entry(desk: Desk) -> None:
     ):
         with pytest.raises(psycopg.errors.InsufficientPrivilege, match="append-only"):
             await conn.execute(statement)
-    await desk.writer.seal(conn)
+    await shift.writer.seal(conn)
     for table in ("audit_seals", "audit_pruned"):
         with pytest.raises(psycopg.errors.InsufficientPrivilege, match="append-only"):
             await conn.execute(f"delete from holdfast.{table}")
@@ -58,18 +56,18 @@ async def test_t12_nobody_changes_or_removes_an_entry(desk: Desk) -> None:
 
 @pytest.mark.catches("audit-granted-to-all")
 async def test_the_role_of_operators_adds_to_the_audit_and_does_nothing_else_to_it(
-    desk: Desk, direct_url: str
+    shift: Shift, direct_url: str
 ) -> None:
-    (task,) = await desk.fail()
+    (task,) = await shift.fail()
     async with await connect(direct_url) as conn:
         await conn.execute(grants("holdfast"))
         await conn.execute("set role holdfast_api")
-        await desk.dead.retry(conn, [task], "as an operator")
-        await desk.writer.seal(conn)
+        await shift.dead.retry(conn, [task], "as an operator")
+        await shift.writer.seal(conn)
         for statement in ("update holdfast.audit_log set actor = 'x'", "delete from holdfast.audit_log"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege, match="permission denied"):
                 await conn.execute(statement)
-    assert await desk.actions() == ["TASK_RETRY"]
+    assert await shift.actions() == ["TASK_RETRY"]
 
 
 CHANGES = {
@@ -105,12 +103,12 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.catches("verify-counts-only", "prunes-are-believed")
 async def test_whatever_is_done_to_a_sealed_entry_is_found(
-    desk: Desk, untriggered: Conn, change: str
+    shift: Shift, untriggered: Conn, change: str
 ) -> None:
-    await noted(desk, 5)
-    conn = desk.world.conn
-    assert await desk.writer.seal(conn) == 5
-    assert (await desk.audit.verify(conn)).wrong == []
+    await noted(shift, 5)
+    conn = shift.world.conn
+    assert await shift.writer.seal(conn) == 5
+    assert (await shift.audit.verify(conn)).wrong == []
     cursor = await conn.execute("select chunk from holdfast.audit_log order by chunk")
     chunks = [chunk for (chunk,) in await cursor.fetchall()]
     # Swapping two rows of a unique key needs a third place in between.
@@ -119,81 +117,83 @@ async def test_whatever_is_done_to_a_sealed_entry_is_found(
             await untriggered.execute("update holdfast.audit_log set chunk = %s where chunk = %s", [new, old])
     else:
         await untriggered.execute(CHANGES[change], {"c": chunks[2], "d": chunks[1]})
-    assert (await desk.audit.verify(conn)).wrong != []
+    assert (await shift.audit.verify(conn)).wrong != []
 
 
 async def test_a_chain_that_was_made_anew_is_found_by_a_head_that_was_noted(
-    desk: Desk, untriggered: Conn
+    shift: Shift, untriggered: Conn
 ) -> None:
-    await noted(desk, 3)
-    conn = desk.world.conn
-    await desk.writer.seal(conn)
-    (sealed,) = [event for event in desk.world.events if isinstance(event, AuditSealed)]
+    await noted(shift, 3)
+    conn = shift.world.conn
+    await shift.writer.seal(conn)
+    (sealed,) = [event for event in shift.world.events if isinstance(event, AuditSealed)]
     head = sealed.number, sealed.hash
-    assert (await desk.audit.verify(conn, head)).wrong == []
+    assert (await shift.audit.verify(conn, head)).wrong == []
     await untriggered.execute("delete from holdfast.audit_seals")
     await untriggered.execute("update holdfast.audit_log set actor = 'nobody' where place = 1")
     await untriggered.execute(
         "insert into holdfast.audit_unsealed select distinct chunk from holdfast.audit_log"
     )
-    await desk.writer.seal(conn)
-    assert (await desk.audit.verify(conn)).wrong == []
-    assert (await desk.audit.verify(conn, head)).wrong == [
+    await shift.writer.seal(conn)
+    assert (await shift.audit.verify(conn)).wrong == []
+    assert (await shift.audit.verify(conn, head)).wrong == [
         f"seal {head[0]}: it is not the one that was noted"
     ]
 
 
 @pytest.mark.requirement("T12")
 @pytest.mark.catches("prune-forgets-hashes", "prune-takes-prunes")
-async def test_t12_a_prune_lets_content_go_and_the_rest_can_still_be_proven(desk: Desk) -> None:
-    conn = desk.world.conn
-    await noted(desk, 4)
-    await desk.writer.note(conn, Action.KIND_PAUSE, Author("bob", "x"), kind="mail.send")
-    assert await desk.writer.prune(conn, ADA, datetime.now(UTC) + LATER, EntryFilter()) == 0, "not sealed yet"
-    await desk.writer.seal(conn)
+async def test_t12_a_prune_lets_content_go_and_the_rest_can_still_be_proven(shift: Shift) -> None:
+    conn = shift.world.conn
+    await noted(shift, 4)
+    await shift.writer.note(conn, Action.KIND_PAUSE, Author("bob", "x"), kind="mail.send")
+    assert await shift.writer.prune(conn, ADA, datetime.now(UTC) + LATER, EntryFilter()) == 0, (
+        "not sealed yet"
+    )
+    await shift.writer.seal(conn)
     only = EntryFilter(actor="ada")
-    assert await desk.writer.prunable(conn, datetime.now(UTC) + LATER, only) == 4
-    assert await desk.writer.prunable(conn, datetime.now(UTC) - LATER, only) == 0
-    assert await desk.writer.prune(conn, ADA, datetime.now(UTC) + LATER, only, limit=3) == 3
-    await desk.writer.seal(conn)
-    assert await desk.actions() == ["GROUP_NOTE", "KIND_PAUSE", "TASK_AUDIT_PRUNE_SUMMARY"]
-    assert (await desk.audit.verify(conn)).wrong == []
+    assert await shift.writer.prunable(conn, datetime.now(UTC) + LATER, only) == 4
+    assert await shift.writer.prunable(conn, datetime.now(UTC) - LATER, only) == 0
+    assert await shift.writer.prune(conn, ADA, datetime.now(UTC) + LATER, only, limit=3) == 3
+    await shift.writer.seal(conn)
+    assert await shift.actions() == ["GROUP_NOTE", "KIND_PAUSE", "TASK_AUDIT_PRUNE_SUMMARY"]
+    assert (await shift.audit.verify(conn)).wrong == []
     # Its own entries are never pruned.
     everything = EntryFilter()
-    while await desk.writer.prune(conn, ADA, datetime.now(UTC) + LATER, everything):
-        await desk.writer.seal(conn)
-    assert set(await desk.actions()) == {"TASK_AUDIT_PRUNE_SUMMARY"}
-    found = await desk.audit.verify(conn)
+    while await shift.writer.prune(conn, ADA, datetime.now(UTC) + LATER, everything):
+        await shift.writer.seal(conn)
+    assert set(await shift.actions()) == {"TASK_AUDIT_PRUNE_SUMMARY"}
+    found = await shift.audit.verify(conn)
     assert (found.wrong, found.pruned, found.unsealed) == ([], 5, 0)
 
 
 @pytest.mark.requirement("T12")
 @pytest.mark.catches("audit-kept-for-ever")
-async def test_t12_upkeep_prunes_what_is_older_than_the_setting(desk: Desk) -> None:
-    await noted(desk, 2)
-    await desk.writer.seal(desk.world.conn)
-    await desk.upkeep.run(desk.world.conn, datetime.now(UTC) + timedelta(days=29))
-    assert await desk.actions() == ["GROUP_NOTE"] * 2
-    await desk.upkeep.run(desk.world.conn, datetime.now(UTC) + timedelta(days=31))
-    assert await desk.actions() == ["TASK_AUDIT_PRUNE_SUMMARY"]
+async def test_t12_upkeep_prunes_what_is_older_than_the_setting(shift: Shift) -> None:
+    await noted(shift, 2)
+    await shift.writer.seal(shift.world.conn)
+    await shift.upkeep.run(shift.world.conn, datetime.now(UTC) + timedelta(days=29))
+    assert await shift.actions() == ["GROUP_NOTE"] * 2
+    await shift.upkeep.run(shift.world.conn, datetime.now(UTC) + timedelta(days=31))
+    assert await shift.actions() == ["TASK_AUDIT_PRUNE_SUMMARY"]
 
 
 @pytest.mark.requirement("T12")
 @pytest.mark.catches("formulas-run")
-async def test_t12_the_audit_is_filtered_paged_and_exported(desk: Desk) -> None:
-    conn = desk.world.conn
-    (task,) = await desk.fail(kind="mail.send", subject="=cmd|' /C calc'!A0", trace_id="t-9")
-    await desk.dead.retry(conn, [task], "+1+1")
-    await desk.writer.note(conn, Action.KIND_PAUSE, Author("bob", "x"), kind="mail.send")
-    assert [one.action for one in await desk.audit.page(conn, EntryFilter())] == ["KIND_PAUSE", "TASK_RETRY"]
-    assert [one.actor for one in await desk.audit.page(conn, EntryFilter(actor="bob"))] == ["bob"]
-    assert [one.task_id for one in await desk.audit.page(conn, EntryFilter(trace="t-9"))] == [task]
-    assert await desk.audit.count(conn, EntryFilter(kind="mail.send")) == 2
-    first = await desk.audit.page(conn, EntryFilter(), limit=1)
-    second = await desk.audit.page(conn, EntryFilter(), limit=1, offset=1)
+async def test_t12_the_audit_is_filtered_paged_and_exported(shift: Shift) -> None:
+    conn = shift.world.conn
+    (task,) = await shift.fail(kind="mail.send", subject="=cmd|' /C calc'!A0", trace_id="t-9")
+    await shift.dead.retry(conn, [task], "+1+1")
+    await shift.writer.note(conn, Action.KIND_PAUSE, Author("bob", "x"), kind="mail.send")
+    assert [one.action for one in await shift.audit.page(conn, EntryFilter())] == ["KIND_PAUSE", "TASK_RETRY"]
+    assert [one.actor for one in await shift.audit.page(conn, EntryFilter(actor="bob"))] == ["bob"]
+    assert [one.task_id for one in await shift.audit.page(conn, EntryFilter(trace="t-9"))] == [task]
+    assert await shift.audit.count(conn, EntryFilter(kind="mail.send")) == 2
+    first = await shift.audit.page(conn, EntryFilter(), limit=1)
+    second = await shift.audit.page(conn, EntryFilter(), limit=1, offset=1)
     assert first != second
     texts = {
-        how: "".join([piece async for piece in desk.audit.export(conn, EntryFilter(), how)])
+        how: "".join([piece async for piece in shift.audit.export(conn, EntryFilter(), how)])
         for how in ("json", "jsonl", "csv")
     }
     assert [one["action"] for one in json.loads(texts["json"])] == ["KIND_PAUSE", "TASK_RETRY"]
@@ -203,8 +203,8 @@ async def test_t12_the_audit_is_filtered_paged_and_exported(desk: Desk) -> None:
     assert rows[1]["subject"].startswith("'=")
 
 
-async def test_what_operators_do_to_queues_kinds_limits_and_tasks_is_in_the_audit(desk: Desk) -> None:
-    world, conn = desk.world, desk.world.conn
+async def test_what_operators_do_to_queues_kinds_limits_and_tasks_is_in_the_audit(shift: Shift) -> None:
+    world, conn = shift.world, shift.world.conn
     operator = world.operator
     await operator.pause_queue(conn, "default", "deploy")
     await operator.resume_queue(conn, "default")
@@ -217,70 +217,18 @@ async def test_what_operators_do_to_queues_kinds_limits_and_tasks_is_in_the_audi
     await operator.pause(conn, task, "look at it")
     await operator.resume(conn, task)
     await operator.cancel(conn, task, "not needed")
-    assert await desk.actions() == [
+    assert await shift.actions() == [
         "QUEUE_PAUSE", "QUEUE_RESUME", "KIND_PAUSE", "KIND_RESUME", "LIMIT_SET", "LIMIT_CLEAR",
         "TASK_PAUSE", "TASK_RESUME", "TASK_CANCEL",
     ]  # fmt: skip
 
 
-OPERATIONS = 400
-
-
-@pytest.mark.catches("audit-after-the-effect", "audit-beside-the-effect")
-async def test_an_act_that_was_acknowledged_is_in_the_audit_whatever_happens_to_connections(
-    desk: Desk, direct_url: str
-) -> None:
-    """Effect and entry are one commit: each replay has its entry, and none has two."""
-    world = desk.world
-    ids = await desk.fail(20)
-    rng = random.Random(11)
-    acknowledged = 0
-    async with await connect(direct_url) as killer:
-        for _ in range(OPERATIONS):
-            task = rng.choice(ids)
-            try:
-                async with await connect(world.url) as conn:
-                    if rng.random() < 0.3:
-                        pid = (await (await conn.execute("select pg_backend_pid()")).fetchone() or (0,))[0]
-                        kill = asyncio.create_task(_kill_soon(killer, pid, rng.random() * 0.004))
-                    else:
-                        kill = None
-                    try:
-                        done = await desk.dead.retry(conn, [task], "again")
-                        acknowledged += len(done.retried)
-                    finally:
-                        if kill is not None:
-                            await kill
-            except psycopg.OperationalError:
-                continue
-            await world.conn.execute(
-                "with gone as (delete from holdfast.ready where id = %(id)s::uuid returning id)"
-                " update holdfast.tasks t set mark = 'cancelled', marked_at = now()"
-                " from gone where t.id = gone.id",
-                {"id": task},
-            )
-    cursor = await world.conn.execute(
-        "select (select coalesce(sum(replay_count), 0) from holdfast.tasks),"
-        " (select count(*) from holdfast.audit_log where action = 'TASK_RETRY')"
-    )
-    row = await cursor.fetchone()
-    assert row is not None
-    effects, entries = row
-    assert effects == entries
-    assert entries >= acknowledged > OPERATIONS / 4
-
-
-async def _kill_soon(killer: Conn, pid: int, seconds: float) -> None:
-    await asyncio.sleep(seconds)
-    await killer.execute("select pg_terminate_backend(%s)", [pid])
-
-
-async def test_what_is_not_committed_is_not_sealed_and_holds_up_nobody(desk: Desk) -> None:
-    world = desk.world
+async def test_what_is_not_committed_is_not_sealed_and_holds_up_nobody(shift: Shift) -> None:
+    world = shift.world
     other = await world.open()
     async with other.transaction():
-        await desk.writer.note(other, Action.GROUP_NOTE, ADA)
-        await noted(desk, 1)
-        assert await desk.writer.seal(world.conn) == 1
-    assert await desk.writer.seal(world.conn) == 1
-    assert (await desk.audit.verify(world.conn)).wrong == []
+        await shift.writer.note(other, Action.GROUP_NOTE, ADA)
+        await noted(shift, 1)
+        assert await shift.writer.seal(world.conn) == 1
+    assert await shift.writer.seal(world.conn) == 1
+    assert (await shift.audit.verify(world.conn)).wrong == []

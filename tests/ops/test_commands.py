@@ -1,39 +1,20 @@
 """The operator's command line: what each command shows, its JSON, its exit code, and what it refuses."""
 
-import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from holdfast.cli.main import program
 from holdfast.core.errors import PlanRefused
-from tests.ops.conftest import Desk
+from tests.commands import document, run
+from tests.ops.conftest import Shift
 
-RUNNER = CliRunner()
 APP = "tests.apps:app"
+pytestmark = pytest.mark.usefixtures("command_line")
 
 
-async def run(*arguments: str, code: int = 0) -> str:
-    done = await asyncio.to_thread(RUNNER.invoke, program, list(arguments), catch_exceptions=False)
-    assert done.exit_code == code, done.output
-    return done.output
-
-
-async def document(*arguments: str, code: int = 0) -> Any:
-    return json.loads(await run(*arguments, "--json", code=code))
-
-
-@pytest.fixture(autouse=True)
-def _here(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    monkeypatch.setenv("HOLDFAST_DATABASE_URL", url)
-    monkeypatch.setenv("COLUMNS", "240")
-
-
-async def test_dead_letters_are_listed_shown_counted_and_retried(desk: Desk) -> None:
-    (task,) = await desk.fail(message="no such episode", kind="video.render", subject="episode-7")
+async def test_dead_letters_are_listed_shown_counted_and_retried(shift: Shift) -> None:
+    (task,) = await shift.fail(message="no such episode", kind="video.render", subject="episode-7")
     assert [one["id"] for one in await document("dead", "list", "--subject", "episode-7")] == [task]
     assert await document("dead", "list", "--subject", "episode-8") == []
     assert "no such episode" in await run("dead", "list")
@@ -49,29 +30,29 @@ async def test_dead_letters_are_listed_shown_counted_and_retried(desk: Desk) -> 
     assert "TASK_RETRY" in await run("dead", "show", task)
 
 
-async def test_a_dead_letter_is_edited_and_forgotten(desk: Desk, tmp_path: Path) -> None:
-    (task,) = await desk.fail(kind="poll", payload={"times": 1})
+async def test_a_dead_letter_is_edited_and_forgotten(shift: Shift, tmp_path: Path) -> None:
+    (task,) = await shift.fail(kind="poll", payload={"times": 1})
     wrong = await run("dead", "edit", task, "--payload", "{", "--reason", "x", "--app", APP, code=2)
     assert "it is not JSON" in wrong
     file = tmp_path / "payload"
     file.write_text('{"times": 2}')
     said = await run("dead", "edit", task, "--file", str(file), "--reason", "typo", "--app", APP)
     assert "has its new payload" in said
-    assert json.loads((await desk.world.claim_one()).payload) == {"times": 2}
-    (other,) = await desk.fail()
+    assert json.loads((await shift.world.claim_one()).payload) == {"times": 2}
+    (other,) = await shift.fail()
     unsure = await run("dead", "forget", other, "--reason", "noise", code=1)
     assert "cannot be taken back: add --yes" in unsure
     assert await document("dead", "forget", other, "--reason", "noise", "--yes") == {"forgotten": [other]}
     assert await run("dead", "list") == "no dead letter is like that\n"
 
 
-async def test_a_plan_from_its_preview_to_its_end(desk: Desk) -> None:
-    await desk.fail(3, kind="mail.send")
+async def test_a_plan_from_its_preview_to_its_end(shift: Shift) -> None:
+    await shift.fail(3, kind="mail.send")
     seen = await run("redrive", "preview", "--kind", "mail.send")
     assert "3 tasks would be redriven" in seen
     assert "guards of mail.send are asked when it runs" in seen
     assert "3 tasks would" in await run("redrive", "plan", "--reason", "x", "--dry-run")
-    assert await desk.world.rows("plans") == 0
+    assert await shift.world.rows("plans") == 0
     made = await document("redrive", "plan", "--reason", "fixed", "--by", "ada", "--canary", "1")
     plan = made["plan"]["id"]
     assert (made["state"], made["plan"]["items"]) == ("frozen", 3)
@@ -81,11 +62,11 @@ async def test_a_plan_from_its_preview_to_its_end(desk: Desk) -> None:
         await run("redrive", "start", plan, "--by", "bob")
     assert "is paused" in await run("redrive", "pause", plan, "--reason", "wait")
     assert "goes on" in await run("redrive", "resume", plan)
-    await desk.driver.drive(desk.world.conn, plan)
-    await desk.succeed()
-    await desk.driver.drive(desk.world.conn, plan)
-    await desk.succeed()
-    await desk.driver.drive(desk.world.conn, plan)
+    await shift.driver.drive(shift.world.conn, plan)
+    await shift.succeed()
+    await shift.driver.drive(shift.world.conn, plan)
+    await shift.succeed()
+    await shift.driver.drive(shift.world.conn, plan)
     shown = await run("redrive", "show", plan, "--watch")
     assert "sent     3 of 3, 0 skipped" in shown
     assert "3 succeeded" in shown
@@ -95,8 +76,8 @@ async def test_a_plan_from_its_preview_to_its_end(desk: Desk) -> None:
     assert entries[0]["details"]["done"] == 3
 
 
-async def test_a_flush_is_asked_for_by_one_and_approved_by_another(desk: Desk) -> None:
-    await desk.fail(1)
+async def test_a_flush_is_asked_for_by_one_and_approved_by_another(shift: Shift) -> None:
+    await shift.fail(1)
     made = await document("dead", "flush", "--reason", "post-mortem done", "--by", "ada")
     plan = made["plan"]["id"]
     assert made["state"] == "awaiting approval"
@@ -106,8 +87,8 @@ async def test_a_flush_is_asked_for_by_one_and_approved_by_another(desk: Desk) -
     assert "is aborted" in await run("redrive", "abort", plan, "--reason", "thought better of it")
 
 
-async def test_groups_are_listed_shown_and_spoken_of(desk: Desk) -> None:
-    await desk.fail(2, message="codec 7 is unknown", kind="video.render")
+async def test_groups_are_listed_shown_and_spoken_of(shift: Shift) -> None:
+    await shift.fail(2, message="codec 7 is unknown", kind="video.render")
     (group,) = await document("group", "list")
     name = group["fingerprint"]
     assert (group["dead"], group["state"]) == (2, "open")
@@ -125,8 +106,8 @@ async def test_groups_are_listed_shown_and_spoken_of(desk: Desk) -> None:
 
 @pytest.mark.requirement("T12")
 @pytest.mark.catches("formulas-run")
-async def test_t12_the_audit_is_listed_exported_verified_and_pruned(desk: Desk, tmp_path: Path) -> None:
-    (task,) = await desk.fail()
+async def test_t12_the_audit_is_listed_exported_verified_and_pruned(shift: Shift, tmp_path: Path) -> None:
+    (task,) = await shift.fail()
     await run("dead", "retry", task, "--reason", "=1+1", "--by", "ada")
     assert [one["actor"] for one in await document("audit", "list", "--task", task)] == ["ada"]
     out = tmp_path / "audit.csv"

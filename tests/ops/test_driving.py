@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from holdfast.ops.dead import DeadFilter
-from tests.ops.conftest import Desk
+from tests.ops.conftest import Shift
 from tests.tree import Tree, until_true
 
 TASKS = 6_000
 
 
 @pytest.mark.requirement("R7", "O5")
-@pytest.mark.catches("item-redriven-twice", "driver-not-served")
+@pytest.mark.catches("item-redriven-twice", "driver-not-served", "drivers-in-silence")
 async def test_r7_a_plan_survives_the_death_of_whoever_drives_it(
-    desk: Desk, url: str, tmp_path: Path
+    shift: Shift, url: str, tmp_path: Path
 ) -> None:
-    conn = desk.world.conn
+    conn = shift.world.conn
     await conn.execute(
         "insert into holdfast.tasks (id, enqueued_at, run_at, priority, kind, queue, payload, mark,"
         " marked_at, dead_reason, failure_class, error_code, error_message, fingerprint)"
@@ -27,30 +27,32 @@ async def test_r7_a_plan_survives_the_death_of_whoever_drives_it(
         " from generate_series(1, %s)",
         [TASKS],
     )
-    plan = await desk.plans.freeze(conn, DeadFilter(), "the provider is back")
+    plan = await shift.plans.freeze(conn, DeadFilter(), "the provider is back")
     await conn.execute("update holdfast.plans set needs_approval = false")
     tree = Tree(url, tmp_path).start("--processes", 2)
     try:
         await tree.ready(2)
-        await desk.plans.start(conn, plan.id)
+        await shift.plans.start(conn, plan.id)
         for share in (0.2, 0.5, 0.8):
 
             async def passed(share: float = share) -> bool:
-                return (await desk.seen(plan)).sent >= TASKS * share
+                return (await shift.seen(plan)).sent >= TASKS * share
 
             await until_true(passed, 30, "the plan to go on")
             for pid in tree.executors():
                 os.kill(pid, signal.SIGKILL)
 
         async def followed() -> bool:
-            return (await desk.seen(plan)).followed_at is not None
+            return (await shift.seen(plan)).followed_at is not None
 
         await until_true(followed, 60, "the last outcome")
     finally:
         tree.close()
-    plan = await desk.seen(plan)
+    ends = [line for line in tree.lines("plan.changed") if line["state"] == "finished"]
+    assert [line["plan"] for line in ends] == [plan.id]
+    plan = await shift.seen(plan)
     assert (plan.state, plan.sent, plan.succeeded, plan.skipped) == ("finished", TASKS, TASKS, 0)
-    actions = await desk.actions(plan.id)
+    actions = await shift.actions(plan.id)
     assert actions.count("TASK_RETRY_BATCH_ITEM") == TASKS
     assert actions.count("TASK_RETRY_BATCH_SUMMARY") == 1
     cursor = await conn.execute(

@@ -9,9 +9,8 @@ from holdfast.core.audit import EntryFilter
 from holdfast.observe.lines import lines
 from holdfast.ops.dead import DeadFilter
 from holdfast.runtime.execute import execute_async, prepare
-from holdfast.runtime.options import WorkerOptions
 from holdfast.runtime.verdicts import Verdicts
-from tests.ops.conftest import desk_of
+from tests.ops.conftest import shift_of
 from tests.world import World
 
 IN_PAYLOAD = [f"canary-payload-{number:02}" for number in range(10)]
@@ -37,28 +36,28 @@ async def test_no_planted_secret_appears_in_failures_audit_logs_or_exports(world
     async def pay(task: Task[dict[str, object]]) -> None:
         raise ValueError(f"declined {task.payload} by {task.payload['said']}")
 
-    desk = desk_of(world, app.handlers)
+    shift = shift_of(world, app.handlers)
     for card, said in zip(IN_PAYLOAD, IN_MESSAGE, strict=True):
         await world.enqueue("pay", payload={"card": card, "more": {"pin": f"{card}-pin"}, "said": said})
     handler = app.handlers["pay"]
-    verdicts = Verdicts(app.handlers, WorkerOptions(""))
+    verdicts = Verdicts(app.handlers)
     group = []
     for claim in await world.claim():
         task = prepare(handler, claim)
         assert isinstance(task, Task)
         group.append((claim, verdicts.of(claim, await execute_async(handler, task))))
     await world.store.settle(world.conn, group)
-    letters = await desk.dead.page(world.conn, DeadFilter())
+    letters = await shift.dead.page(world.conn, DeadFilter())
     assert len(letters) == len(IN_PAYLOAD)
     edited = json.dumps({"card": "canary-payload-00", "more": {}, "said": "password=canary-message-00"})
-    await desk.dead.edit(world.conn, letters[0].id, edited, "try with another")
-    await desk.dead.retry(world.conn, [one.id for one in letters[1:]], "try")
+    await shift.dead.edit(world.conn, letters[0].id, edited, "try with another")
+    await shift.dead.retry(world.conn, [one.id for one in letters[1:]], "try")
     seen = [json.dumps(await world.rows_of(table, f"to_jsonb({table})"), default=str) for table in KEPT]
     seen += [
-        "".join([piece async for piece in desk.audit.export(world.conn, EntryFilter(), how)]) for how in HOW
+        "".join([piece async for piece in shift.audit.export(world.conn, EntryFilter(), how)]) for how in HOW
     ]
     seen += ["".join(lines("", event)) for event in world.events]
-    seen += [str(letters), str(await desk.groups.page(world.conn))]
+    seen += [str(letters), str(await shift.groups.page(world.conn))]
     cursor = await world.conn.execute("select error_message, error_stack from holdfast.task_attempts")
     seen += [str(row) for row in await cursor.fetchall()]
     for said in seen:

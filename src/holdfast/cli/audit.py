@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.operating import DryRun, KindOf, Subject, Trace, Yes, sure
+from holdfast.cli.operating import Because, DryRun, Yes, entries, sure, which
 from holdfast.cli.screen import AsJson, By, me, on_database, refuse, say, show_json, show_table
 from holdfast.config import Settings
 from holdfast.core.audit import PRUNE_BATCH, Entry, EntryFilter
@@ -17,34 +17,23 @@ from holdfast.store.pool import Conn
 
 audit = typer.Typer(help="The audit: who did what, and why.", no_args_is_help=True)
 
-ActionOf = Annotated[str | None, typer.Option("--action", help="Only this action.")]
-Actor = Annotated[str | None, typer.Option(help="Only by this person.")]
-Batch = Annotated[str | None, typer.Option(help="Only of this plan, by its id.")]
-TaskOf = Annotated[str | None, typer.Option("--task", help="Only about this task.")]
-Because = Annotated[str, typer.Option("--reason", help="Why; it stands in the audit.")]
-
 
 @audit.command("list")
-def list_entries(  # noqa: PLR0913 (one for each option)
-    action: ActionOf = None,
-    actor: Actor = None,
-    subject: Subject = None,
-    kind: KindOf = None,
-    trace: Trace = None,
-    batch: Batch = None,
-    task: TaskOf = None,
+@which(entries)
+def list_entries(
+    only: EntryFilter,
     page: Annotated[int, typer.Option(min=1, help="Which page.")] = 1,
     page_size: Annotated[int, typer.Option(min=1, max=1_000, help="Entries on a page.")] = 50,
     as_json: AsJson = False,
 ) -> None:
     """List entries, the newest first."""
-    only = EntryFilter(action, actor, subject, kind, trace, batch, task)
 
-    async def work(conn: Conn, settings: Settings) -> list[Entry]:
-        offset = (page - 1) * page_size
-        return await AuditReader(settings).page(conn, only, limit=page_size, offset=offset)
+    async def work(conn: Conn, settings: Settings) -> tuple[list[Entry], int]:
+        reader, offset = AuditReader(settings), (page - 1) * page_size
+        found = await reader.page(conn, only, limit=page_size, offset=offset)
+        return found, 0 if as_json else await reader.count(conn, only)
 
-    found = on_database(work)
+    found, total = on_database(work)
     if as_json:
         show_json(found)
         return
@@ -62,24 +51,20 @@ def list_entries(  # noqa: PLR0913 (one for each option)
             )
             for one in found
         ],
-        empty="no entry is like that",
+        empty="no entry is like that" if total == 0 else "there is no such page",
     )
+    if total > len(found):
+        say(f"page {page} of {-(-total // page_size)}, {total} entries")
 
 
 @audit.command()
-def export(  # noqa: PLR0913 (one for each option)
+@which(entries)
+def export(
+    only: EntryFilter,
     how: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = "jsonl",
-    action: ActionOf = None,
-    actor: Actor = None,
-    subject: Subject = None,
-    kind: KindOf = None,
-    trace: Trace = None,
-    batch: Batch = None,
-    task: TaskOf = None,
     to: Annotated[Path | None, typer.Option(help="A file; standard output unless given.")] = None,
 ) -> None:
     """Write every entry as JSON, JSON Lines or CSV; cells that a spreadsheet would run are defused."""
-    only = EntryFilter(action, actor, subject, kind, trace, batch, task)
 
     async def work(conn: Conn, settings: Settings) -> None:
         out = sys.stdout if to is None else to.open("w", newline="")
@@ -94,22 +79,17 @@ def export(  # noqa: PLR0913 (one for each option)
 
 
 @audit.command()
+@which(entries)
 def prune(  # noqa: PLR0913 (one for each option)
+    only: EntryFilter,
     older_than_days: Annotated[float, typer.Option(min=0, help="Only what is older.")],
     reason: Because,
-    action: ActionOf = None,
-    actor: Actor = None,
-    subject: Subject = None,
-    kind: KindOf = None,
-    trace: Trace = None,
-    batch: Batch = None,
     by: By = "",
     yes: Yes = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Let the content of old entries go; their hashes stay, so that the rest can still be proven."""
-    only = EntryFilter(action, actor, subject, kind, trace, batch)
     before = datetime.now(UTC) - timedelta(days=older_than_days)
 
     async def count(conn: Conn, settings: Settings) -> int:

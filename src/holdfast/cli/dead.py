@@ -6,23 +6,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.operating import (
-    AppPath,
-    Cancelled,
-    Code,
-    DeadBecause,
-    GroupOf,
-    Hours,
-    Ids,
-    KindOf,
-    QueueOf,
-    Subject,
-    Trace,
-    Yes,
-    chosen,
-    handlers_of,
-    sure,
-)
+from holdfast.cli.operating import AppPath, Because, Yes, dead_letters, handlers_of, sure, which
 from holdfast.cli.plans import tell_plan
 from holdfast.cli.screen import (
     AsJson,
@@ -52,30 +36,17 @@ dead = typer.Typer(help="Dead letters: tasks that failed for good.", no_args_is_
 
 TaskIds = Annotated[list[str], typer.Argument(metavar="TASK…", help="Their ids.")]
 TaskId = Annotated[str, typer.Argument(metavar="TASK", help="Its id.")]
-Because = Annotated[str, typer.Option("--reason", help="Why; it stands in the audit.")]
 
 
 @dead.command("list")
-def list_dead(  # noqa: PLR0913 (one for each option)
-    subject: Subject = None,
-    kind: KindOf = None,
-    queue: QueueOf = None,
-    trace: Trace = None,
-    dead_reason: DeadBecause = None,
-    code: Code = None,
-    group: GroupOf = None,
-    hours: Hours = None,
-    task: Ids = None,
-    cancelled: Cancelled = False,
+@which(dead_letters)
+def list_dead(
+    only: DeadFilter,
     limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many at most.")] = 20,
     before: Annotated[str | None, typer.Option(help="Go on below this task id, the last of a page.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List dead letters, the newest first."""
-    only = chosen(
-        subject=subject, kind=kind, queue=queue, trace=trace, reason=dead_reason, code=code, group=group,
-        hours=hours, ids=task, cancelled=cancelled,
-    )  # fmt: skip
 
     async def work(conn: Conn, settings: Settings) -> list[DeadLetter]:
         return await DeadLetters(settings, by=me()).page(conn, only, limit=limit, before=before)
@@ -253,24 +224,9 @@ def forget(task: TaskIds, reason: Because, by: By = "", yes: Yes = False, as_jso
 
 
 @dead.command()
-def flush(  # noqa: PLR0913 (one for each option)
-    reason: Because,
-    subject: Subject = None,
-    kind: KindOf = None,
-    queue: QueueOf = None,
-    trace: Trace = None,
-    dead_reason: DeadBecause = None,
-    code: Code = None,
-    group: GroupOf = None,
-    hours: Hours = None,
-    by: By = "",
-    as_json: AsJson = False,
-) -> None:
+@which(dead_letters)
+def flush(only: DeadFilter, reason: Because, by: By = "", as_json: AsJson = False) -> None:
     """Ask for dead letters to be let go for good; a second person has to approve it, and then start it."""
-    only = chosen(
-        subject=subject, kind=kind, queue=queue, trace=trace, reason=dead_reason, code=code, group=group,
-        hours=hours, ids=None, cancelled=False,
-    )  # fmt: skip
 
     async def work(conn: Conn, settings: Settings) -> PlanView:
         return await Plans(settings, by=by or me()).freeze(conn, only, reason, action="forget")

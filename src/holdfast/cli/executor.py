@@ -40,7 +40,7 @@ def main() -> None:
 async def _run(path: str, worker: str, wire: Wire, flight: int, options: WorkerOptions) -> None:
     app = load(path)
     await wire.open()
-    lines = LogLines()
+    app.listener = lines = LogLines()
     solo = SoloServer([sys.executable, "-m", "holdfast.cli.solo", path])
     executor = Executor(
         worker,

@@ -1,11 +1,12 @@
 """`holdfast group …`: failures with one cause, and what people say of it."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
 
-from holdfast.cli.operating import AppPath, KindOf, handlers_of
+from holdfast.cli.operating import AppPath, Because, KindOf, handlers_of
 from holdfast.cli.screen import AsJson, By, ago, first_line, me, on_database, say, show_json, show_table
 from holdfast.config import Settings
 from holdfast.ops.groups import Group, Groups, GroupState, Trait
@@ -14,7 +15,6 @@ from holdfast.store.pool import Conn
 groups = typer.Typer(help="Groups: failures with one cause.", no_args_is_help=True)
 
 Fingerprint = Annotated[str, typer.Argument(metavar="GROUP", help="Its fingerprint.")]
-Because = Annotated[str, typer.Option("--reason", help="Why; it stands in the audit.")]
 
 
 @groups.command("list")
@@ -51,16 +51,18 @@ def show(group: Fingerprint, app: AppPath = None, as_json: AsJson = False) -> No
     """Show a group, and what its tasks have in common that successes have not."""
     handlers = handlers_of(app) or {}
 
-    async def work(conn: Conn, settings: Settings) -> tuple[Group, list[Trait], list[int]]:
+    async def work(
+        conn: Conn, settings: Settings
+    ) -> tuple[Group, list[Trait], list[int], Sequence[tuple[datetime, int]]]:
         known = Groups(settings, by=me())
         found = await known.show(conn, group)
         handler = handlers.get(found.kind)
         traits = await known.traits(conn, found, () if handler is None else handler.secrets)
-        return found, traits, await known.versions(conn, group)
+        return found, traits, await known.versions(conn, group), await known.hours(conn, group)
 
-    found, traits, versions = on_database(work)
+    found, traits, versions, hours = on_database(work)
     if as_json:
-        show_json({"group": found, "traits": traits, "versions": versions})
+        show_json({"group": found, "traits": traits, "versions": versions, "hours": hours})
         return
     say(f"group    {found.fingerprint}, {found.state}")
     say(f"kind     {found.kind}, {found.error_code} ({found.failure_class})")

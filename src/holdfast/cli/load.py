@@ -7,12 +7,15 @@ from typing import Protocol, runtime_checkable
 
 from holdfast.config import Settings
 from holdfast.core.errors import AppNotFound
+from holdfast.core.events import Listener
 from holdfast.core.handler import Handlers
 
 
 @runtime_checkable
 class App(Protocol):
     """What a worker needs of an app."""
+
+    listener: Listener
 
     @property
     def settings(self) -> Settings:

@@ -1,7 +1,10 @@
-"""What the commands about failures have in common: which dead letters, whose app, and a guard before harm."""
+"""What operators' commands have in common: which dead letters and entries, whose app, a guard before harm."""
 
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import wraps
+from inspect import Parameter, signature
 from typing import Annotated
 
 import typer
@@ -9,6 +12,7 @@ import typer
 from holdfast.cli.load import load
 from holdfast.cli.screen import refuse
 from holdfast.config import Settings
+from holdfast.core.audit import EntryFilter
 from holdfast.core.failure import DeadReason
 from holdfast.core.handler import Handlers
 from holdfast.ops.dead import FAILED, RETRYABLE, DeadFilter
@@ -30,27 +34,69 @@ GroupOf = Annotated[str | None, typer.Option("--group", help="Only of this group
 Hours = Annotated[float | None, typer.Option("--hours", min=0, help="Only of the last so many hours.")]
 Ids = Annotated[list[str] | None, typer.Option("--task", help="Only this one; may be given several times.")]
 Cancelled = Annotated[bool, typer.Option("--cancelled", help="Cancelled tasks too.")]
+ActionOf = Annotated[str | None, typer.Option("--action", help="Only this action.")]
+Actor = Annotated[str | None, typer.Option(help="Only by this person.")]
+Batch = Annotated[str | None, typer.Option(help="Only of this plan, by its id.")]
+TaskOf = Annotated[str | None, typer.Option("--task", help="Only about this task.")]
+Because = Annotated[str, typer.Option("--reason", help="Why; it stands in the audit.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 
 
-def chosen(  # noqa: PLR0913 (one for each option)
+def dead_letters(  # noqa: PLR0913 (one for each option)
     *,
-    subject: str | None,
-    kind: str | None,
-    queue: str | None,
-    trace: str | None,
-    reason: DeadReason | None,
-    code: str | None,
-    group: str | None,
-    hours: float | None,
-    ids: list[str] | None,
-    cancelled: bool,
+    subject: Subject = None,
+    kind: KindOf = None,
+    queue: QueueOf = None,
+    trace: Trace = None,
+    dead_reason: DeadBecause = None,
+    code: Code = None,
+    group: GroupOf = None,
+    hours: Hours = None,
+    task: Ids = None,
+    cancelled: Cancelled = False,
 ) -> DeadFilter:
-    """The filter that the options of a command stand for."""
+    """Which dead letters a command is about, as its options say."""
     since = datetime.now(UTC) - timedelta(hours=hours) if hours is not None else None
     states = RETRYABLE if cancelled else FAILED
-    return DeadFilter(subject, kind, queue, trace, reason, code, group, since, None, ids, states)
+    return DeadFilter(subject, kind, queue, trace, dead_reason, code, group, since, None, task, states)
+
+
+def entries(  # noqa: PLR0913 (one for each option)
+    *,
+    action: ActionOf = None,
+    actor: Actor = None,
+    subject: Subject = None,
+    kind: KindOf = None,
+    trace: Trace = None,
+    batch: Batch = None,
+    task: TaskOf = None,
+) -> EntryFilter:
+    """Which entries of the audit a command is about, as its options say."""
+    return EntryFilter(action, actor, subject, kind, trace, batch, task)
+
+
+def which(chosen: Callable[..., object]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of `chosen`, and as `only` what that makes of them."""
+    options = signature(chosen).parameters
+
+    def take(command: Callable[..., None]) -> Callable[..., None]:
+        shape = signature(command)
+
+        @wraps(command)
+        def run(**values: object) -> None:
+            command(only=chosen(**{name: values.pop(name) for name in options}), **values)
+
+        parameters = [
+            one.replace(kind=Parameter.KEYWORD_ONLY)
+            for name, given in shape.parameters.items()
+            for one in (options.values() if name == "only" else [given])
+        ]
+        run.__signature__ = shape.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        return run
+
+    return take
 
 
 def handlers_of(path: str | None) -> Handlers | None:

@@ -8,22 +8,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from holdfast.cli.operating import (
-    AppPath,
-    Cancelled,
-    Code,
-    DeadBecause,
-    DryRun,
-    GroupOf,
-    Hours,
-    Ids,
-    KindOf,
-    QueueOf,
-    Subject,
-    Trace,
-    chosen,
-    handlers_of,
-)
+from holdfast.cli.operating import AppPath, Because, DryRun, dead_letters, handlers_of, which
 from holdfast.cli.plans import tell_plan, tell_preview
 from holdfast.cli.screen import (
     AsJson,
@@ -35,6 +20,7 @@ from holdfast.cli.screen import (
     show_table,
 )
 from holdfast.config import Settings
+from holdfast.ops.dead import DeadFilter
 from holdfast.ops.plan import ITEMS_MAX, STOP_RATIO, How, PlanView, Preview
 from holdfast.ops.plans import Plans
 from holdfast.store.pool import Conn
@@ -42,30 +28,13 @@ from holdfast.store.pool import Conn
 redrive = typer.Typer(help="Plans: many dead letters put right at once.", no_args_is_help=True)
 
 PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="The plan's id.")]
-Because = Annotated[str, typer.Option("--reason", help="Why; it stands in the audit.")]
 WATCH_SECONDS = 0.5
 
 
 @redrive.command()
-def preview(  # noqa: PLR0913 (one for each option)
-    subject: Subject = None,
-    kind: KindOf = None,
-    queue: QueueOf = None,
-    trace: Trace = None,
-    dead_reason: DeadBecause = None,
-    code: Code = None,
-    group: GroupOf = None,
-    hours: Hours = None,
-    task: Ids = None,
-    cancelled: Cancelled = False,
-    app: AppPath = None,
-    as_json: AsJson = False,
-) -> None:
+@which(dead_letters)
+def preview(only: DeadFilter, app: AppPath = None, as_json: AsJson = False) -> None:
     """Say what a redrive would do: how many, of which sorts, a sample, what is left out. Nothing is done."""
-    only = chosen(
-        subject=subject, kind=kind, queue=queue, trace=trace, reason=dead_reason, code=code, group=group,
-        hours=hours, ids=task, cancelled=cancelled,
-    )  # fmt: skip
     handlers = handlers_of(app)
 
     async def work(conn: Conn, settings: Settings) -> Preview:
@@ -75,18 +44,10 @@ def preview(  # noqa: PLR0913 (one for each option)
 
 
 @redrive.command()
+@which(dead_letters)
 def plan(  # noqa: PLR0913 (one for each option)
+    only: DeadFilter,
     reason: Because,
-    subject: Subject = None,
-    kind: KindOf = None,
-    queue: QueueOf = None,
-    trace: Trace = None,
-    dead_reason: DeadBecause = None,
-    code: Code = None,
-    group: GroupOf = None,
-    hours: Hours = None,
-    task: Ids = None,
-    cancelled: Cancelled = False,
     limit: Annotated[int, typer.Option(min=1, max=ITEMS_MAX, help="The oldest so many.")] = ITEMS_MAX,
     canary: Annotated[int, typer.Option(min=0, help="Try so many first, spread over all.")] = 0,
     rate: Annotated[float | None, typer.Option(min=0.01, help="Then so many a second.")] = None,
@@ -101,10 +62,6 @@ def plan(  # noqa: PLR0913 (one for each option)
     as_json: AsJson = False,
 ) -> None:
     """Freeze what the filter finds into a plan; nothing happens to the tasks before it is started."""
-    only = chosen(
-        subject=subject, kind=kind, queue=queue, trace=trace, reason=dead_reason, code=code, group=group,
-        hours=hours, ids=task, cancelled=cancelled,
-    )  # fmt: skip
     handlers = handlers_of(app)
     how = How(canary, rate, stop_at, expires * 3600, limit)
 

@@ -21,7 +21,7 @@ from holdfast.cli.screen import (
 )
 from holdfast.config import Settings
 from holdfast.core.state import State
-from holdfast.core.task import Enqueued, NewTask, TaskView, Unique, is_task_id, shown_state
+from holdfast.core.task import Enqueued, NewTask, TaskView, Unique, is_id, shown_state
 from holdfast.store.browse import Browser, Listed
 from holdfast.store.operate import Operator
 from holdfast.store.pool import Conn
@@ -81,7 +81,7 @@ def list_tasks(  # noqa: PLR0913 (one for each option)
     as_json: AsJson = False,
 ) -> None:
     """List tasks, the newest first; completed ones only with --state completed."""
-    if before is not None and not is_task_id(before):
+    if before is not None and not is_id(before):
         raise typer.BadParameter(f"{before} is not the id of a task", param_hint="--before")
 
     async def work(conn: Conn, settings: Settings) -> list[Listed]:

@@ -55,8 +55,8 @@ def fingerprint(kind: str, code: str, origin: str) -> str:
     return hashlib.sha256("\x1f".join((kind, code, origin)).encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def origin_of_error(error: BaseException, package: str = "") -> str:
-    """Where an exception came from; `package` is the handler's own, wherever it is installed."""
+def origin_of_error(error: BaseException, message: str, package: str = "") -> str:
+    """Where an exception with this message came from; `package` is the handler's own."""
     parts = []
     own = False
     for one in _chain(error):
@@ -65,7 +65,7 @@ def origin_of_error(error: BaseException, package: str = "") -> str:
         parts.append("|".join([_name(one), *frames]))
     if own:
         return "\n".join(parts)
-    return "\n".join([*(_name(one) for one in _chain(error)), origin_of_message(_said(error))])
+    return "\n".join([*(_name(one) for one in _chain(error)), origin_of_message(message)])
 
 
 def origin_of_message(message: str) -> str:
@@ -121,10 +121,3 @@ def _is_own(frame: FrameType, package: str) -> bool:
     if package and (module == package or module.startswith(f"{package}.")):
         return True
     return not frame.f_code.co_filename.startswith(_LIBRARIES)
-
-
-def _said(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 (an exception's own text is the user's code)
-        return ""

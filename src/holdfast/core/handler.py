@@ -146,7 +146,7 @@ def _plain_check(payload: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
+class Candidate:
     """A dead letter as its kind's guard sees it before it is redriven."""
 
     id: str
@@ -166,7 +166,7 @@ class Guarded:
 
 
 # Given dead letters of its kind, answers one Guarded for each, in their order.
-Guard: TypeAlias = Callable[[Sequence[Suspect]], Awaitable[Sequence[Guarded]]]
+Guard: TypeAlias = Callable[[Sequence[Candidate]], Awaitable[Sequence[Guarded]]]
 
 
 class Scheduled(NamedTuple):

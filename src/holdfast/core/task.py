@@ -126,7 +126,7 @@ class Claim(NamedTuple):
         return self.expires_at is not None and self.expires_at <= self.claimed_at
 
 
-def is_task_id(text: str) -> bool:
+def is_id(text: str) -> bool:
     """Whether it looks like one."""
     return _ID.fullmatch(text) is not None
 

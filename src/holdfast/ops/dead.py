@@ -14,7 +14,7 @@ from holdfast.core.handler import Handlers
 from holdfast.core.operated import TasksForgotten
 from holdfast.core.redact import masked
 from holdfast.core.state import Move
-from holdfast.core.task import is_task_id
+from holdfast.core.task import is_id
 from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.operate import Operator
 from holdfast.store.pool import Conn
@@ -43,7 +43,7 @@ class DeadFilter:
 
     def __post_init__(self) -> None:
         for task_id in self.ids or ():
-            if not is_task_id(task_id):
+            if not is_id(task_id):
                 raise TaskNotFound(task_id)
 
     def values(self) -> dict[str, object]:
@@ -134,7 +134,7 @@ class DeadLetters:
         self, conn: Conn, only: DeadFilter, *, limit: int = 20, offset: int = 0, before: str | None = None
     ) -> list[DeadLetter]:
         """A page, the newest first; it goes on below the id of the last one."""
-        if before is not None and not is_task_id(before):
+        if before is not None and not is_id(before):
             raise TaskNotFound(before)
         values = only.values() | {"limit": limit, "offset": offset, "before": before}
         return [DeadLetter(*row) for row in await (await conn.execute(self._sql["dead"], values)).fetchall()]

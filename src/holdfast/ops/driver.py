@@ -178,11 +178,11 @@ def _allowed(step: _Step) -> int:
     return min(SEND, left) if step.rate is None else max(0, min(SEND, left, step.allowed))
 
 
-def plan_handler(settings: Settings, handlers: Callable[[], Handlers]) -> Handler:
+def plan_handler(settings: Settings, handlers: Callable[[], Handlers], listen: Listener) -> Handler:
     """The handler of the kind that drives plans, which every worker has."""
 
     async def drive(task: Task[dict[str, str]]) -> Snooze | None:
-        driver = Driver(settings, handlers())
+        driver = Driver(settings, handlers(), listen)
         async with await connect(settings.database_url, application="holdfast plan") as conn:
             again = await driver.drive(conn, task.payload["plan"])
         return None if again is None else Snooze(again)

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from holdfast.config import Settings
 from holdfast.core.errors import Misused
-from holdfast.core.handler import Guarded, Handlers, Suspect
+from holdfast.core.handler import Candidate, Guarded, Handlers
 from holdfast.ops.dead import DeadFilter
 from holdfast.store.pool import Conn
 from holdfast.store.sql import load
@@ -60,19 +60,19 @@ class Guards:
         return asked
 
     async def _ask(self, rows: Sequence[tuple[object, ...]], asked: Asked) -> None:
-        by_kind: dict[str, list[Suspect]] = {}
+        by_kind: dict[str, list[Candidate]] = {}
         for id_, kind, payload, version, subject, code in rows:
-            suspect = Suspect(str(id_), str(kind), json.loads(str(payload)), version, subject, code)  # type: ignore[arg-type]
-            by_kind.setdefault(suspect.kind, []).append(suspect)
-        for kind, suspects in by_kind.items():
-            for suspect, said in zip(suspects, await self._said(kind, suspects), strict=True):
+            candidate = Candidate(str(id_), str(kind), json.loads(str(payload)), version, subject, code)  # type: ignore[arg-type]
+            by_kind.setdefault(candidate.kind, []).append(candidate)
+        for kind, candidates in by_kind.items():
+            for candidate, said in zip(candidates, await self._said(kind, candidates), strict=True):
                 if said.veto is not None:
-                    asked.vetoes[suspect.id] = said.veto
+                    asked.vetoes[candidate.id] = said.veto
                 else:
                     asked.money_effect += said.money_effect
 
-    async def _said(self, kind: str, suspects: Sequence[Suspect]) -> Sequence[Guarded]:
-        said = await self._guards[kind](suspects)
-        if len(said) != len(suspects):
-            raise Misused(f"the guard of {kind} answered {len(said)} for {len(suspects)} dead letters")
+    async def _said(self, kind: str, candidates: Sequence[Candidate]) -> Sequence[Guarded]:
+        said = await self._guards[kind](candidates)
+        if len(said) != len(candidates):
+            raise Misused(f"the guard of {kind} answered {len(said)} for {len(candidates)} dead letters")
         return said

@@ -21,7 +21,7 @@ from holdfast.core.errors import PlanNotFound, PlanRefused
 from holdfast.core.events import Listener, silent
 from holdfast.core.handler import Handlers
 from holdfast.core.operated import PlanChanged
-from holdfast.core.task import is_task_id
+from holdfast.core.task import is_id
 from holdfast.ops.dead import DeadFilter, DeadLetters
 from holdfast.ops.guards import Guards
 from holdfast.ops.plan import How, PlanView, Preview
@@ -169,7 +169,7 @@ class Plans:
 
     async def show(self, conn: Conn, plan_id: str) -> PlanView:
         """One plan."""
-        if not is_task_id(plan_id):
+        if not is_id(plan_id):
             raise PlanNotFound(plan_id)
         found = await self._views(conn, plan_id, 1)
         if not found:
@@ -206,7 +206,7 @@ class Plans:
         self._listen(PlanChanged(plan_id, state, self._by, reason))
 
     async def _one(self, conn: Conn, statement: str, plan_id: str) -> bool:
-        if not is_task_id(plan_id):
+        if not is_id(plan_id):
             raise PlanNotFound(plan_id)
         cursor = await conn.execute(self._sql[statement], {"plan": plan_id, "by": self._by})
         return await cursor.fetchone() is not None

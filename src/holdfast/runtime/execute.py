@@ -156,7 +156,7 @@ def failed(handler: Handler, error: BaseException) -> Failed:
     after = getattr(error, "retry_after_seconds", None)
     hint = after if isinstance(after, (int, float)) and failure_class is FailureClass.RATE_LIMITED else None
     package = getattr(handler.call, "__module__", "").partition(".")[0]
-    origin = origin_of_error(error, package)
+    origin = origin_of_error(error, text, package)
     return Failed(Failure.of(failure_class, message, stack=stack, origin=origin), hint)
 
 

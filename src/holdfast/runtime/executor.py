@@ -73,7 +73,7 @@ class Executor:
         self._intake = Intake(worker, options, handlers, store, self._claims_link, self._held)
         self._slots = self._intake.slots
         self._hand = Hand(self._slots, Gathering(handlers))
-        self._verdicts = Verdicts(handlers, options)
+        self._verdicts = Verdicts(handlers, options.max_attempts)
         self._room = asyncio.Event()
         self._errands = Errands(self._failed)
         strangers = Strangers(worker, store, self._settles_link, self._errands)

@@ -2,20 +2,19 @@
 
 from dataclasses import replace
 
-from holdfast.core.decide import Policy, Verdict, decide
+from holdfast.core.decide import MAX_ATTEMPTS_DEFAULT, Policy, Verdict, decide
 from holdfast.core.handler import Handler, Handlers
 from holdfast.core.outcome import Outcome
 from holdfast.core.redact import redact, secrets_in
 from holdfast.core.task import Claim
-from holdfast.runtime.options import WorkerOptions
 
 
 class Verdicts:
     """The policies of one executor, each made when it is first needed."""
 
-    def __init__(self, handlers: Handlers, options: WorkerOptions) -> None:
+    def __init__(self, handlers: Handlers, max_attempts: int = MAX_ATTEMPTS_DEFAULT) -> None:
         self._handlers = handlers
-        self._options = options
+        self._max_attempts = max_attempts
         self._policies: dict[str, Policy] = {}
 
     def of(self, claim: Claim, outcome: Outcome) -> Verdict:
@@ -30,7 +29,7 @@ class Verdicts:
         """The same for the supervisor, which must judge for executors that have died."""
         return {
             handler.kind: [
-                handler.max_attempts or self._options.max_attempts,
+                handler.max_attempts or self._max_attempts,
                 handler.backoff.base_seconds,
                 handler.backoff.cap_seconds,
                 handler.timeout_seconds,
@@ -42,7 +41,7 @@ class Verdicts:
         policy = self._policies.get(kind)
         if policy is None:
             handler = self._handlers.get(kind)
-            attempts = self._options.max_attempts
+            attempts = self._max_attempts
             policy = self._policies[kind] = handler.policy(attempts) if handler else Policy(attempts)
         return policy
 

@@ -41,15 +41,7 @@ class AuditWriter:
         details: Mapping[str, object] | None = None,
     ) -> None:
         """One entry about no task in particular."""
-        values = {
-            "action": action,
-            "actor": author.by,
-            "reason": author.reason,
-            "batch": batch,
-            "kind": kind,
-            "details": _json(details),
-        }
-        await conn.execute(self._sql["note"], values)
+        await conn.execute(self._sql["note"], _entry(action, author, batch, details) | {"kind": kind})
 
     async def note_tasks(
         self,
@@ -62,14 +54,7 @@ class AuditWriter:
         details: Mapping[str, object] | None = None,
     ) -> None:
         """One entry for each of these tasks."""
-        values = {
-            "action": action,
-            "actor": author.by,
-            "reason": author.reason,
-            "ids": list(ids),
-            "batch": batch,
-            "details": _json(details),
-        }
+        values = _entry(action, author, batch, details) | {"ids": list(ids)}
         await conn.execute(self._sql["note_tasks"], values)
 
     async def seal(self, conn: Conn, most: int = SEAL_CHUNKS) -> int:
@@ -108,5 +93,13 @@ class AuditWriter:
         return count
 
 
-def _json(details: Mapping[str, object] | None) -> str | None:
-    return None if details is None else json.dumps(details, default=str)
+def _entry(
+    action: Action, author: Author, batch: str | None, details: Mapping[str, object] | None
+) -> dict[str, object]:
+    return {
+        "action": action,
+        "actor": author.by,
+        "reason": author.reason,
+        "batch": batch,
+        "details": None if details is None else json.dumps(details, default=str),
+    }

@@ -13,7 +13,7 @@ from holdfast.core.errors import Misused, MoveRefused, TaskNotFound
 from holdfast.core.events import KindGateChanged, Listener, TasksMoved, TasksWoken, silent
 from holdfast.core.failure import DeadReason, FailureClass
 from holdfast.core.state import Move, State, after
-from holdfast.core.task import RESERVED_QUEUE, Counters, ErrorMark, TaskView, is_task_id
+from holdfast.core.task import RESERVED_QUEUE, Counters, ErrorMark, TaskView, is_id
 from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.pool import Conn
 from holdfast.store.sql import load
@@ -205,7 +205,7 @@ class Operator:
 def _require_ids(task_ids: Sequence[str]) -> None:
     """What is no id at all is no task either."""
     for task_id in task_ids:
-        if not is_task_id(task_id):
+        if not is_id(task_id):
             raise TaskNotFound(task_id)
 
 

@@ -1,0 +1,25 @@
+"""Runs the command line in this process, as a script or a person would see it."""
+
+import asyncio
+import json
+from typing import Any
+
+from typer.testing import CliRunner
+
+from holdfast.cli.main import program
+
+RUNNER = CliRunner()
+
+
+async def run(*arguments: str, code: int = 0) -> str:
+    """What a command says; it must end with this code."""
+    done = await asyncio.to_thread(RUNNER.invoke, program, list(arguments), catch_exceptions=False)
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+async def document(*arguments: str, code: int = 0) -> Any:
+    """What a command says to a script."""
+    done = await asyncio.to_thread(RUNNER.invoke, program, [*arguments, "--json"], catch_exceptions=False)
+    assert done.exit_code == code, done.output
+    return json.loads(done.stdout)
