@@ -77,15 +77,17 @@ class Driver:
     async def drive(self, conn: Conn, plan_id: str, seconds: float = SLICE_SECONDS) -> float | None:
         """Go on for a while; answers when to look again, or nothing once there is no more to do."""
         until = time.monotonic() + seconds
-        place = 0
+        place, look_at = 0, 0.0
         while True:
             step = await self._step(conn, plan_id)
             if step is None or step.followed:
                 return None
             sent = await self._send(conn, plan_id, step) if step.state == "running" else 0
             looked = ended = 0
-            if step.action == "redrive":
+            # While there is more to send, looks at what was sent come as often as when there is not.
+            if step.action == "redrive" and (not sent or time.monotonic() >= look_at):
                 looked, place, ended = await self._follow(conn, plan_id, place)
+                look_at = time.monotonic() + LOOK_SECONDS
             if await self._followed(conn, plan_id):
                 return None
             if time.monotonic() > until:
