@@ -20,7 +20,7 @@ OPERATIONS = {
     "payload-secrets-leak": Fault("runtime/verdicts.py", "return verdict if handler is None or not handler.secrets else", "return verdict if True else"),
     "dead-reason-forgotten": Fault("core/failure.py", "_FINAL = DeadReason.NON_RETRYABLE", "_FINAL = DeadReason.MAX_ATTEMPTS_EXCEEDED"),
     "filter-ignores-code": Fault(PIECES, "    and (%(code)s::text is null or t.error_code = %(code)s)\n", ""),
-    "pages-overlap": Fault(FAILURES, "or (t.marked_at, t.id) < (", "or (t.marked_at, t.id) <= ("),
+    "pages-overlap": Fault(PIECES, "or (t.marked_at, t.id) < (", "or (t.marked_at, t.id) <= ("),
     "statistics-count-kinds-once": Fault("ops/dead.py", "kinds[sort.kind] += sort.tasks", "kinds[sort.kind] += 1"),
     "replay-not-counted": Fault(PIECES, "replay_count = t.replay_count + 1, last_replayed_at = now(),", "last_replayed_at = now(),"),
     "retry-of-anything": Fault(SQL, "t.id = any (%(ids)s::uuid[]) and t.mark in ('failed', 'cancelled')\n    returning t.id, t.run_at", "t.id = any (%(ids)s::uuid[])\n    returning t.id, t.run_at"),

@@ -22,7 +22,7 @@ from holdfast.store.drivers import PLAN_KIND
 from holdfast.store.pool import Conn, connect
 from holdfast.store.sql import load
 
-SEND = 1_000
+SEND = 4_000
 FOLLOW = 5_000
 # Fewer that have ended say little of the rest.
 JUDGED_MIN = 20

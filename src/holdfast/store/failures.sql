@@ -2,17 +2,18 @@
 -- Nothing here moves a task.
 
 -- name: dead
--- A page of dead letters, the newest first.
+-- A page of dead letters, the newest first; each state in the order of its index.
 select
     t.id::text, t.kind, t.queue, t.mark as state, t.attempts, t.subject, t.trace_id, t.enqueued_at, t.marked_at,
     t.dead_reason, t.failure_class, t.error_code, coalesce(t.error_message, t.mark_reason), t.fingerprint,
     t.replay_count, t.last_replayed_at, t.last_replayed_by, t.last_replay_reason
-from holdfast.tasks t
-where {dead_letters}
-    and (
-        %(before)s::uuid is null
-        or (t.marked_at, t.id) < (select b.marked_at, b.id from holdfast.tasks b where b.id = %(before)s::uuid)
-    )
+from unnest(%(states)s::text[]) as s (state)
+cross join lateral (
+    select t.* from holdfast.tasks t
+    where t.mark = s.state and {dead_letters} and {marked_before}
+    order by t.marked_at desc, t.id desc
+    limit %(limit)s::bigint + %(offset)s::bigint
+) t
 order by t.marked_at desc, t.id desc
 limit %(limit)s
 offset %(offset)s;

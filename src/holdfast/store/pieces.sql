@@ -15,6 +15,13 @@ t.mark = any (%(states)s::text[])
     and (%(ids)s::uuid[] is null or t.id = any (%(ids)s::uuid[]))
     and t.queue <> 'holdfast'
 
+-- piece: marked_before
+-- Below a task in a list of marked ones, the newest first.
+(
+        %(before)s::uuid is null
+        or (t.marked_at, t.id) < ((select b.marked_at from holdfast.tasks b where b.id = %(before)s::uuid), %(before)s::uuid)
+    )
+
 -- piece: audit_entries
 -- What `core.audit.EntryFilter` asks for.
 (%(action)s::text is null or a.action = %(action)s)

@@ -22,10 +22,7 @@ where t.mark = %(state)s
     and (%(kind)s::text is null or t.kind = %(kind)s)
     and (%(queue)s::text is null or t.queue = %(queue)s)
     and (%(subject)s::text is null or t.subject = %(subject)s)
-    and (
-        %(before)s::uuid is null
-        or (t.marked_at, t.id) < (select b.marked_at, b.id from holdfast.tasks b where b.id = %(before)s::uuid)
-    )
+    and {marked_before}
 order by t.marked_at desc, t.id desc
 limit %(limit)s;
 

@@ -58,7 +58,7 @@ create table holdfast.tasks (
 );
 comment on table holdfast.tasks is 'the facts of every task that has not completed; failed, cancelled and paused are marked here';
 
-create index tasks_marked on holdfast.tasks (mark, marked_at desc, id) where mark is not null;
+create index tasks_marked on holdfast.tasks (mark, marked_at desc, id desc) where mark is not null;
 create index tasks_marked_kind on holdfast.tasks (kind, mark, marked_at desc) where mark is not null;
 create index tasks_marked_trace on holdfast.tasks (trace_id) where mark is not null and trace_id is not null;
 create index tasks_subject on holdfast.tasks (subject) where subject is not null;

@@ -6,7 +6,7 @@ alter table holdfast.tasks
     add column last_replayed_at timestamptz,
     add column last_replayed_by text,
     add column last_replay_reason text;
-create index tasks_marked_fingerprint on holdfast.tasks (fingerprint, marked_at desc, id) where mark = 'failed';
+create index tasks_marked_fingerprint on holdfast.tasks (fingerprint, marked_at desc, id desc) where mark = 'failed';
 alter table holdfast.task_attempts add column fingerprint text;
 
 create table holdfast.task_edits (
