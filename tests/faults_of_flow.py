@@ -104,7 +104,12 @@ FLOW = {
     "old-debt-by-the-new-rate": Fault(
         "store/limits.py", "        if now != before:\n", "        if False:\n"
     ),
-    "last-page-ran-alone": Fault(SQL, "fetch first %(limit)s rows with ties;", "limit %(limit)s;"),
+    "running-read-for-each-lost": Fault(
+        SQL,
+        "then h.held = 1 end as alone",
+        "then not exists (select from holdfast.running o where o.worker = f.worker and o.id <> f.id) end as alone",
+    ),
+    "last-page-ran-alone": Fault(SQL, "fetch first %(limit)s rows with ties\n", "limit %(limit)s\n"),
     "slots-hoarded": Fault("store/slots.py", "min(self._held[name], self._caps[place])", "self._held[name]"),
     "prefetch-beyond-slots": Fault("store/slots.py", "self._used[name] += 1", "pass"),
     "old-connection-frees-again": Fault(

@@ -69,3 +69,23 @@ async def test_the_hot_statements_read_no_table_whole(world: World, direct_url: 
     settle = await plan(conn, "settle", {"verdicts": "[]", "now": None})
     for hot in (claim, complete, settle):
         assert not re.search(r"Seq Scan on (ready|running|tasks)\b", hot), hot
+
+
+@pytest.mark.catches("running-read-for-each-lost")
+async def test_what_takes_back_reads_running_once_however_many_were_lost(
+    world: World, direct_url: str
+) -> None:
+    conn = await world.open_direct(direct_url)
+    await world.store.enqueue_many(conn, [NewTask("mail.send")] * 3_000)
+    await world.claim(1_000)
+    await conn.execute("update holdfast.workers set lost_at = now()")
+    await conn.execute("analyze holdfast.tasks, holdfast.running, holdfast.workers")
+    cursor = await conn.execute(
+        "explain (analyze, timing off, costs off) " + load("tasks.sql")["lapsed"],
+        {"grace": 30.0, "limit": 50},
+    )
+    found = "\n".join(row[0] for row in await cursor.fetchall())
+    assert "rows=1000" in found, "all that the worker held"
+    loops = re.findall(r"on running \w+ \(actual rows=\S+ loops=(\d+)\)", found)
+    assert loops == ["1", "1"], found
+    assert "Index Scan using tasks_pkey" in found, found

@@ -110,3 +110,15 @@ skipped as (
     where p.id = (select o.id from plan o)
 )
 select c.changed, c.skipped, array(select distinct x.bucket from changed x where x.position is not null) from counted c;
+
+-- piece: tasks_found
+-- By their key, one by one: a planner that does not know how few were found may read all tasks there are.
+lateral (select c.* from holdfast.tasks c where c.id = f.id offset 0) t
+
+-- piece: as_lapsed
+-- A claim that may have to be taken back, with all that deciding needs.
+t.id::text, f.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
+    t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, t.bucket, t.max_attempts, t.timeout_seconds,
+    t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.alone,
+    case when t.polls > 0 then array[extract(epoch from t.polling_since), t.progress, extract(epoch from t.progressed_at)]::double precision[] end,
+    f.started_at, f.worker::text, f.overdue

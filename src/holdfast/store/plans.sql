@@ -134,10 +134,15 @@ where p.id = %(plan)s::uuid;
 
 -- name: next_items
 -- The next items of guarded kinds, for their guards to look at.
+with found as materialized (
+    select i.task_id as id
+    from holdfast.plan_items i
+    where i.plan_id = %(plan)s::uuid and i.place >= %(place)s and i.place < %(place)s + %(count)s
+)
 select t.id::text, t.kind, t.payload::text, t.version, t.subject, t.error_code
-from holdfast.plan_items i
-join holdfast.tasks t on t.id = i.task_id
-where i.plan_id = %(plan)s::uuid and i.place >= %(place)s and i.place < %(place)s + %(count)s and t.kind = any (%(kinds)s::text[]);
+from found f
+cross join {tasks_found}
+where t.kind = any (%(kinds)s::text[]);
 
 
 -- name: guarded

@@ -1636,39 +1636,39 @@ where v.move = 'complete' and exists (
 
 -- name: held
 -- What stands in running under a worker's name, as `lapsed` shows it.
-select
-    t.id::text, r.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
-    t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, t.bucket, t.max_attempts, t.timeout_seconds,
-    t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.alone,
-    case when t.polls > 0 then array[extract(epoch from t.polling_since), t.progress, extract(epoch from t.progressed_at)]::double precision[] end,
-    r.started_at, r.worker::text, false as overdue, false as alone, false as lost_before
-from holdfast.running r
-join holdfast.tasks t on t.id = r.id
-where r.worker = %(worker)s::uuid;
+with found as materialized (
+    select r.id, r.fence, r.started_at, r.worker, false as overdue
+    from holdfast.running r
+    where r.worker = %(worker)s::uuid
+)
+select {as_lapsed}, false as alone, false as lost_before from found f cross join {tasks_found};
 
 
 -- name: lapsed
 -- What the lost workers held, what nobody's worker holds, and what is past its deadline and grace;
 -- with all that deciding needs. The fence makes the verdict safe, so nothing is locked here.
+with found as materialized (
+    select r.id, r.fence, r.started_at, r.worker, w.id is not null as known, w.lost_at is null and w.id is not null as overdue
+    from holdfast.running r
+    left join holdfast.workers w on w.id = r.worker
+    where w.id is null
+        or w.lost_at is not null
+        or r.deadline_at < now() - make_interval(secs => %(grace)s::double precision)
+    -- All that a worker held at once: the last of them did not run alone because the others were taken back before it.
+    order by r.worker
+    fetch first %(limit)s rows with ties
+), holding as materialized (
+    -- In one pass: running has no order but that of its ids.
+    select r.worker, count(*) as held from holdfast.running r where r.worker in (select f.worker from found f) group by r.worker
+)
 select
-    t.id::text, r.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
-    t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, t.bucket, t.max_attempts, t.timeout_seconds,
-    t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.alone,
-    case when t.polls > 0 then array[extract(epoch from t.polling_since), t.progress, extract(epoch from t.progressed_at)]::double precision[] end,
-    r.started_at, r.worker::text,
-    w.lost_at is null and w.id is not null as overdue,
+    {as_lapsed},
     -- Of a worker that is not known nothing is known: null.
-    case when w.id is not null then not exists (select from holdfast.running o where o.worker = r.worker and o.id <> r.id) end as alone,
+    case when f.known then h.held = 1 end as alone,
     t.failure_class is not distinct from 'worker_lost' as lost_before
-from holdfast.running r
-left join holdfast.workers w on w.id = r.worker
-join holdfast.tasks t on t.id = r.id
-where w.id is null
-    or w.lost_at is not null
-    or r.deadline_at < now() - make_interval(secs => %(grace)s::double precision)
--- All that a worker held at once: the last of them did not run alone because the others were taken back before it.
-order by r.worker
-fetch first %(limit)s rows with ties;
+from found f
+join holding h on h.worker = f.worker
+cross join {tasks_found};
 
 
 -- name: register_worker
