@@ -45,6 +45,7 @@ OPERATIONS = {
     "expired-plans-start": Fault(PLANS, "and p.state = 'frozen' and p.expires_at > now() and (not p.needs_approval", "and p.state = 'frozen' and (not p.needs_approval"),
     "item-redriven-twice": Fault(PIECES, "p.state = 'running' and p.next_place = %(place)s\n    for update\n", "p.state = 'running'\n"),
     "two-starts": Fault(PLANS, "where p.id = %(plan)s::uuid and p.state = 'frozen' and p.expires_at > now() and (not p.needs_approval", "where p.id = %(plan)s::uuid and p.expires_at > now() and (not p.needs_approval"),
+    "told-and-not-done": Fault("store/operate.py", "            await self._require(conn, task_id, move)\n        raise TaskContended(task_id)", "            await self._require(conn, task_id, move)\n            return"),
     "drivers-in-silence": Fault("cli/executor.py", "app.listener = lines = LogLines()", "lines = LogLines()"),
     "driver-not-served": Fault("cli/worker.py", "dict.fromkeys((RESERVED_QUEUE, *named))", "dict.fromkeys(named)"),
     "kinds-named-after-the-schema": Fault("store/pending.sql", "t.queue = 'holdfast' and (t.mark", "t.kind = 'holdfast.plan' and (t.mark"),

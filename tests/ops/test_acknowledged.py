@@ -38,28 +38,35 @@ class Someone:
 
     async def work(self, count: int) -> None:
         """Do so many things; a connection that was cut is opened anew."""
+        conn: Conn | None = None
         async with await connect(self._direct_url) as killer:
-            conn = await connect(self._shift.world.url)
             for number in range(count):
-                reason = f"{self._name} {number}"
-                kill = None
-                if self._rng.random() < KILLED:
-                    row = await (await conn.execute("select pg_backend_pid()")).fetchone()
-                    assert row is not None
-                    kill = asyncio.create_task(_kill(killer, row[0], self._rng.randrange(TRIPS)))
                 try:
-                    if await self._operate(conn, reason):
-                        self.acknowledged.append(reason)
+                    conn = conn or await connect(self._shift.world.url)
+                    await self._act(conn, killer, f"{self._name} {number}")
                 except HoldfastError:
                     """Refused, and so told: nothing was acknowledged."""
-                except psycopg.OperationalError:
+                except psycopg.Error:
+                    # Behind a pooler a cut may hit somebody else, and be told in other words.
                     self.cut += 1
-                finally:
-                    if kill is not None:
-                        await kill
+                    if conn is not None:
                         await conn.close()
-                        conn = await connect(self._shift.world.url)
+                    conn = None
+        if conn is not None:
             await conn.close()
+
+    async def _act(self, conn: Conn, killer: Conn, reason: str) -> None:
+        kill = None
+        if self._rng.random() < KILLED:
+            row = await (await conn.execute("select pg_backend_pid()")).fetchone()
+            assert row is not None
+            kill = asyncio.create_task(_kill(killer, row[0], self._rng.randrange(TRIPS)))
+        try:
+            if await self._operate(conn, reason):
+                self.acknowledged.append(reason)
+        finally:
+            if kill is not None:
+                await kill
 
     async def _operate(self, conn: Conn, reason: str) -> object:
         """Something at random; answers whether it had an effect."""

@@ -1,13 +1,16 @@
 """Stories of an operator: cancel, redrive, expiry, and what is refused by name."""
 
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from typing import LiteralString, cast
 from uuid import uuid4
 
 import pytest
 
-from holdfast.core.errors import MoveRefused, TaskNotFound
+from holdfast.core.errors import MoveRefused, TaskContended, TaskNotFound
 from holdfast.core.outcome import Cancel, Fail, Outcome, Release, Released, Retry, Snooze
 from holdfast.core.state import State
+from holdfast.store.pool import Conn
 from tests.world import World, broken
 
 
@@ -72,3 +75,54 @@ async def test_a_task_that_did_not_start_in_time_is_cancelled(world: World) -> N
     assert await world.operator.expire(world.conn) == [waiting]
     assert (await world.show(waiting)).mark_reason == "expired"
     assert await world.state(claimed) is State.RUNNING
+
+
+class Beside:
+    """A connection on which somebody else acts before each look that follows a refused move."""
+
+    def __init__(self, conn: Conn, act: Callable[[], Awaitable[object]], times: int) -> None:
+        self._conn = conn
+        self._act = act
+        self._left = times
+
+    def transaction(self) -> object:
+        return self._conn.transaction()
+
+    async def execute(self, statement: LiteralString, values: Mapping[str, object]) -> object:
+        if "from holdfast.task_states" in statement and self._left:
+            self._left -= 1
+            await self._act()
+        return await self._conn.execute(statement, values)
+
+
+@pytest.mark.catches("told-and-not-done")
+async def test_what_an_operator_is_told_is_done_is_done_though_others_act_at_the_same_moment(
+    world: World,
+) -> None:
+    task, other = await world.enqueue(), await world.open()
+    beside = Beside(world.conn, lambda: world.operator.pause(other, task, "not yet"), 1)
+    await world.operator.resume(cast(Conn, beside), task, "go on")
+    assert await world.state(task) is State.QUEUED
+
+    await world.operator.cancel(world.conn, task, "no")
+    beside = Beside(world.conn, lambda: world.operator.redrive(other, [task], "yes"), 1)
+    await world.operator.pause(cast(Conn, beside), task, "wait")
+    assert await world.state(task) is State.PAUSED
+
+
+async def test_a_task_that_others_change_each_time_is_left_to_them(world: World) -> None:
+    task, other = await world.enqueue(), await world.open()
+
+    class Contended(Beside):
+        """It is paused when it is looked at, and resumed by others before it can be."""
+
+        async def execute(self, statement: LiteralString, values: Mapping[str, object]) -> object:
+            found = await super().execute(statement, values)
+            if "from holdfast.task_states" in statement:
+                await world.operator.resume(other, task, "mine")
+            return found
+
+    beside = Contended(world.conn, lambda: world.operator.pause(other, task, "not yet"), 100)
+    with pytest.raises(TaskContended, match="try again"):
+        await world.operator.resume(cast(Conn, beside), task, "go on")
+    assert await world.state(task) is State.QUEUED

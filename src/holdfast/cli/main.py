@@ -20,7 +20,7 @@ from holdfast.cli.schedules import schedules
 from holdfast.cli.screen import REFUSED
 from holdfast.cli.tasks import tasks
 from holdfast.cli.worker import worker
-from holdfast.core.errors import HoldfastError, MoveRefused, PlanRefused
+from holdfast.core.errors import HoldfastError, MoveRefused, PlanRefused, TaskContended
 
 program = typer.Typer(
     name="holdfast",
@@ -55,7 +55,7 @@ def main() -> None:
         program()
     except HoldfastError as error:
         sys.stderr.write(f"holdfast: {error}\n")
-        sys.exit(REFUSED if isinstance(error, (MoveRefused, PlanRefused)) else 2)
+        sys.exit(REFUSED if isinstance(error, (MoveRefused, PlanRefused, TaskContended)) else 2)
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
         name = "_".join(str(part) for part in wrong["loc"]).upper()

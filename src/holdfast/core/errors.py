@@ -8,6 +8,7 @@
     ├── PlanRefused       the plan's state does not allow it
     ├── GroupNotFound     no group has this fingerprint
     ├── MoveRefused       the task's state does not allow the move
+    ├── TaskContended     others change the task at the same moments: nothing was done
     ├── PayloadTooLarge   a payload past the limit
     ├── AppNotFound       the path of the command line leads to no app
     ├── Misused           the call itself is wrong: the message says how it is meant
@@ -94,6 +95,13 @@ class MoveRefused(HoldfastError):
         done = _DONE.get(move, str(move))
         super().__init__(f"task {task_id} is {state}: only a {allowed} task can be {done}")
         self.state = state
+
+
+class TaskContended(HoldfastError):
+    """Somebody else changes the task whenever it is looked at."""
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"task {task_id} was changed by others each time: nothing was done, try again")
 
 
 class PayloadTooLarge(HoldfastError):

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from holdfast.config import Settings
 from holdfast.core.audit import Action
-from holdfast.core.errors import Misused, MoveRefused, TaskNotFound
+from holdfast.core.errors import Misused, MoveRefused, TaskContended, TaskNotFound
 from holdfast.core.events import KindGateChanged, Listener, TasksMoved, TasksWoken, silent
 from holdfast.core.failure import DeadReason, FailureClass
 from holdfast.core.state import Move, State, after
@@ -64,19 +64,15 @@ class Operator:
                 self._listen(TasksMoved(Move.REQUEST_CANCEL, [task_id], self._by, reason))
                 return State.RUNNING if row[1] else State.CANCELLED
             await self._require(conn, task_id, Move.REQUEST_CANCEL)
-        return (await self.show(conn, task_id)).state
+        raise TaskContended(task_id)
 
     async def pause(self, conn: Conn, task_id: str, reason: str) -> None:
         """Hold a queued task until it is resumed."""
-        for _ in range(_TRIES):
-            if await self._move(conn, Move.PAUSE, [task_id], reason):
-                return
-            await self._require(conn, task_id, Move.PAUSE)
+        await self._surely(conn, Move.PAUSE, task_id, reason)
 
     async def resume(self, conn: Conn, task_id: str, reason: str = "") -> None:
         """Let a paused task run again."""
-        if not await self._move(conn, Move.RESUME, [task_id], reason):
-            await self._require(conn, task_id, Move.RESUME)
+        await self._surely(conn, Move.RESUME, task_id, reason)
 
     async def wake(self, conn: Conn, task_ids: Sequence[str]) -> list[str]:
         """Poll these now rather than later, if they have snoozed; answers which."""
@@ -177,6 +173,14 @@ class Operator:
         values = {"days": days, "now": now, "limit": limit}
         cursor = await conn.execute(self._sql["prune_cancelled"], values)
         return len(await cursor.fetchall())
+
+    async def _surely(self, conn: Conn, move: Move, task_id: str, reason: str) -> None:
+        """Do it or say why not; whoever is told that it was done finds it done, and in the audit."""
+        for _ in range(_TRIES):
+            if await self._move(conn, move, [task_id], reason):
+                return
+            await self._require(conn, task_id, move)
+        raise TaskContended(task_id)
 
     async def _move(self, conn: Conn, move: Move, task_ids: Sequence[str], reason: str) -> list[str]:
         _require_ids(task_ids)
