@@ -3,6 +3,7 @@
 
 from tests.fault import Fault
 from tests.faults_of_flow import FLOW
+from tests.faults_of_http import HTTP
 from tests.faults_of_operations import OPERATIONS
 from tests.faults_of_shapes import SHAPES
 
@@ -18,6 +19,7 @@ RUNS = "runtime/runs.py"
 
 FAULTS = (
     FLOW
+    | HTTP
     | OPERATIONS
     | SHAPES
     | {

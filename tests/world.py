@@ -26,6 +26,7 @@ from holdfast.testing import TABLES
 
 LEASE_SECONDS = 30.0
 AUDIT = ("audit_log", "audit_unsealed", "audit_seals", "audit_pruned")
+ACCESS = ("api_tokens", "api_answers")
 
 # Nothing in two places, nothing nowhere, nothing counted wrong. Each line names a broken promise.
 INVARIANTS = """
@@ -116,7 +117,7 @@ class World:
         # Few rows: deleting them takes a hundredth of what truncating a dozen tables takes.
         # The audit lets nothing go; only the owner of the whole server can look past its triggers.
         statements = ["set local session_replication_role = replica"]
-        statements += [f"delete from holdfast.{table}" for table in (*TABLES, *AUDIT)]
+        statements += [f"delete from holdfast.{table}" for table in (*TABLES, *AUDIT, *ACCESS)]
         async with conn.transaction():
             await conn.execute("; ".join(statements))
 

@@ -5,6 +5,7 @@ import sys
 import typer
 from pydantic import ValidationError
 
+from holdfast.cli.api import api
 from holdfast.cli.audit import audit
 from holdfast.cli.dead import dead
 from holdfast.cli.doctor import doctor
@@ -19,6 +20,7 @@ from holdfast.cli.redrive import redrive
 from holdfast.cli.schedules import schedules
 from holdfast.cli.screen import REFUSED
 from holdfast.cli.tasks import tasks
+from holdfast.cli.tokens import tokens
 from holdfast.cli.worker import worker
 from holdfast.core.errors import HoldfastError, MoveRefused, PlanRefused, TaskContended
 
@@ -36,7 +38,7 @@ def _commands() -> None:
     """Background work that is kept, fenced and operable, in your own PostgreSQL."""
 
 
-for command in (init, migrate, worker, status, doctor):
+for command in (init, migrate, worker, api, status, doctor):
     program.command()(command)
 program.add_typer(tasks, name="task")
 program.add_typer(dead, name="dead")
@@ -47,6 +49,7 @@ program.add_typer(queues, name="queue")
 program.add_typer(kinds, name="kind")
 program.add_typer(limits, name="limit")
 program.add_typer(schedules, name="schedule")
+program.add_typer(tokens, name="token")
 
 
 def main() -> None:

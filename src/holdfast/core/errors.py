@@ -7,6 +7,7 @@
     ├── PlanNotFound      no plan has this id
     ├── PlanRefused       the plan's state does not allow it
     ├── GroupNotFound     no group has this fingerprint
+    ├── TokenNotFound     no token has this id, or it was revoked
     ├── MoveRefused       the task's state does not allow the move
     ├── TaskContended     others change the task at the same moments: nothing was done
     ├── PayloadTooLarge   a payload past the limit
@@ -55,6 +56,13 @@ class ScheduleNotFound(HoldfastError):
     def __init__(self, name: str, known: str) -> None:
         there = f"there are {known}" if known else "there are none"
         super().__init__(f"there is no schedule {name}: {there}")
+
+
+class TokenNotFound(HoldfastError):
+    """No token has this id."""
+
+    def __init__(self, token_id: str) -> None:
+        super().__init__(f"there is no token {token_id} that could be revoked")
 
 
 class PlanNotFound(HoldfastError):

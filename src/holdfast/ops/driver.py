@@ -95,6 +95,12 @@ class Driver:
             if not sent and not ended and looked < FOLLOW:
                 return await self._pause(conn, plan_id)
 
+    async def send_all(self, conn: Conn, plan_id: str) -> None:
+        """Send what may go at once, in the caller's transaction; a worker follows what becomes of it."""
+        while (step := await self._step(conn, plan_id)) is not None and step.state == "running":
+            if not await self._send(conn, plan_id, step):
+                return
+
     async def _pause(self, conn: Conn, plan_id: str) -> float | None:
         step = await self._step(conn, plan_id)
         if step is None or step.followed:

@@ -1,0 +1,59 @@
+"""`holdfast api`: the HTTP API, for the console, for scripts, and for workers in other languages."""
+
+import ipaddress
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.load import load
+from holdfast.cli.operating import handlers_of
+from holdfast.cli.screen import on_database
+from holdfast.config import Settings
+from holdfast.core.errors import Misused
+from holdfast.observe.log import LogLines
+from holdfast.store.pool import Conn
+
+HOST = "127.0.0.1"
+PORT = 8_410
+
+
+async def _nothing(_: Conn, __: Settings) -> None:
+    """Only whether the database is there, at its version."""
+
+
+def api(
+    app: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="APP", envvar="HOLDFAST_APP", help="MODULE:NAME, for guards, payload checks and secrets."
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(envvar="HOLDFAST_API_HOST", help="Where to listen.")] = HOST,
+    port: Annotated[int, typer.Option(envvar="HOLDFAST_API_PORT", min=1, max=65_535)] = PORT,
+    no_auth: Annotated[
+        bool, typer.Option("--no-auth", help="Whoever reaches it is an admin; on this machine only.")
+    ] = False,
+) -> None:
+    """Serve the HTTP API; `holdfast token create` makes a token for it."""
+    try:
+        import uvicorn
+
+        from holdfast.http.application import create
+        from holdfast.http.desk import Auth
+    except ImportError as error:
+        raise Misused(f"the HTTP API needs what holdfast[api] installs: {error}") from error
+    if no_auth and not _is_loopback(host):
+        raise Misused(f"--no-auth makes everybody an admin: it is for this machine alone, not for {host}")
+    settings = Settings() if app is None else load(app).settings
+    on_database(_nothing)
+    made = create(settings, handlers_of(app), auth=Auth.NONE if no_auth else Auth.TOKENS, listen=LogLines())
+    uvicorn.run(made, host=host, port=port, log_level="warning", server_header=False, date_header=True)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,76 @@
+"""`holdfast token …`: who may use the HTTP API."""
+
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.screen import AsJson, By, me, on_database, say, show_json, show_table
+from holdfast.config import Settings
+from holdfast.ops.tokens import NewToken, Role, Tokens, TokenView
+from holdfast.store.pool import Conn
+
+tokens = typer.Typer(help="Tokens: who may use the HTTP API.", no_args_is_help=True)
+
+
+@tokens.command()
+def create(
+    name: Annotated[str, typer.Argument(help="Whose it is; the name stands in the audit.")],
+    role: Annotated[Role, typer.Option(help="What it may do.")],
+    days: Annotated[float | None, typer.Option(min=0.001, help="How long; for ever unless given.")] = None,
+    by: By = "",
+    as_json: AsJson = False,
+) -> None:
+    """Make a token and show it, once."""
+
+    async def work(conn: Conn, settings: Settings) -> NewToken:
+        seconds = None if days is None else days * 86_400
+        return await Tokens(settings, by=by or me()).create(conn, name, role, seconds)
+
+    made = on_database(work)
+    if as_json:
+        show_json(made)
+        return
+    say(made.token)
+    say("It is not kept here and cannot be shown again.")
+
+
+@tokens.command("list")
+def list_tokens(as_json: AsJson = False) -> None:
+    """List tokens, those that are good first."""
+
+    async def work(conn: Conn, settings: Settings) -> list[TokenView]:
+        return await Tokens(settings, by=me()).list(conn)
+
+    found = on_database(work)
+    if as_json:
+        show_json(found)
+        return
+    show_table(
+        ["token", "name", "role", "made", "by", "expires", "last used", "revoked"],
+        [
+            (
+                one.id, one.name, one.role, one.created_at, one.created_by, one.expires_at,
+                one.last_used_at, one.revoked_at,
+            )
+            for one in found
+        ],
+        empty="there is no token",
+    )  # fmt: skip
+
+
+@tokens.command()
+def revoke(
+    token: Annotated[str, typer.Argument(metavar="TOKEN", help="Its id, the part before the dot.")],
+    by: By = "",
+    as_json: AsJson = False,
+) -> None:
+    """Take a token back; the next request with it is refused."""
+
+    async def work(conn: Conn, settings: Settings) -> None:
+        await Tokens(settings, by=by or me()).revoke(conn, token.removeprefix("hf_").partition(".")[0])
+
+    on_database(work)
+    if as_json:
+        show_json({"token": token, "revoked": True})
+    else:
+        say(f"token {token} is revoked")

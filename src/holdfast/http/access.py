@@ -1,0 +1,80 @@
+"""Who may do what: one table of routes and roles. A route that is not in it is nobody's."""
+
+from holdfast.core.errors import HoldfastError
+from holdfast.ops.tokens import Bearer, Role
+
+_RANK = {Role.VIEWER: 1, Role.OPERATOR: 2, Role.ADMIN: 3}
+
+# The least role that may; the routes of workers are theirs alone.
+ROUTES: dict[tuple[str, str], Role] = {
+    ("GET", "/api/tasks"): Role.VIEWER,
+    ("POST", "/api/tasks"): Role.OPERATOR,
+    ("GET", "/api/tasks/ops"): Role.VIEWER,
+    ("GET", "/api/tasks/dead-letters"): Role.VIEWER,
+    ("GET", "/api/tasks/dead-letters/preview"): Role.VIEWER,
+    ("GET", "/api/tasks/dead-letters/statistics"): Role.VIEWER,
+    ("POST", "/api/tasks/dead-letters/retry"): Role.OPERATOR,
+    ("GET", "/api/tasks/audit-logs"): Role.VIEWER,
+    ("GET", "/api/tasks/audit-logs/export"): Role.VIEWER,
+    ("POST", "/api/tasks/audit-logs/prune"): Role.ADMIN,
+    ("GET", "/api/tasks/{task_id}"): Role.VIEWER,
+    ("GET", "/api/tasks/{task_id}/why"): Role.VIEWER,
+    ("POST", "/api/tasks/{task_id}/retry"): Role.OPERATOR,
+    ("POST", "/api/tasks/{task_id}/edit"): Role.OPERATOR,
+    ("POST", "/api/tasks/{task_id}/cancel"): Role.OPERATOR,
+    ("POST", "/api/tasks/{task_id}/pause"): Role.OPERATOR,
+    ("POST", "/api/tasks/{task_id}/resume"): Role.OPERATOR,
+    ("POST", "/api/tasks/{task_id}/forget"): Role.ADMIN,
+    ("GET", "/api/groups"): Role.VIEWER,
+    ("GET", "/api/groups/{fingerprint}"): Role.VIEWER,
+    ("POST", "/api/groups/{fingerprint}/ignore"): Role.OPERATOR,
+    ("POST", "/api/groups/{fingerprint}/resolve"): Role.OPERATOR,
+    ("POST", "/api/groups/{fingerprint}/reopen"): Role.OPERATOR,
+    ("POST", "/api/groups/{fingerprint}/note"): Role.OPERATOR,
+    ("GET", "/api/plans"): Role.VIEWER,
+    ("POST", "/api/plans"): Role.OPERATOR,
+    ("GET", "/api/plans/{plan_id}"): Role.VIEWER,
+    ("POST", "/api/plans/{plan_id}/approve"): Role.OPERATOR,
+    ("POST", "/api/plans/{plan_id}/start"): Role.OPERATOR,
+    ("POST", "/api/plans/{plan_id}/pause"): Role.OPERATOR,
+    ("POST", "/api/plans/{plan_id}/resume"): Role.OPERATOR,
+    ("POST", "/api/plans/{plan_id}/abort"): Role.OPERATOR,
+    ("GET", "/api/queues"): Role.VIEWER,
+    ("POST", "/api/queues/{name}/pause"): Role.OPERATOR,
+    ("POST", "/api/queues/{name}/resume"): Role.OPERATOR,
+    ("POST", "/api/kinds/{name}/pause"): Role.OPERATOR,
+    ("POST", "/api/kinds/{name}/resume"): Role.OPERATOR,
+    ("GET", "/api/limits"): Role.VIEWER,
+    ("GET", "/api/workers"): Role.VIEWER,
+    ("GET", "/api/schedules"): Role.VIEWER,
+    ("POST", "/api/schedules/{name}/pause"): Role.OPERATOR,
+    ("POST", "/api/schedules/{name}/resume"): Role.OPERATOR,
+    ("POST", "/api/schedules/{name}/run"): Role.OPERATOR,
+    ("GET", "/api/me"): Role.VIEWER,
+}
+# For whoever asks: they say nothing but whether we are there.
+OPEN = frozenset({("GET", "/healthz"), ("GET", "/readyz")})
+
+
+class RouteNotInTable(HoldfastError):
+    """A route was added, and nobody said who may use it."""
+
+    def __init__(self, method: str, path: str) -> None:
+        super().__init__(f"{method} {path} is not in the table of http/access.py: say who may use it")
+
+
+def least(method: str, path: str) -> Role | None:
+    """The least role that may use a route; None where it is open."""
+    if (method, path) in OPEN:
+        return None
+    role = ROUTES.get((method, path))
+    if role is None:
+        raise RouteNotInTable(method, path)
+    return role
+
+
+def may(bearer: Bearer, least_role: Role) -> bool:
+    """Whether this is somebody who may."""
+    if least_role is Role.WORKER or bearer.role is Role.WORKER:
+        return bearer.role is least_role
+    return _RANK[bearer.role] >= _RANK[least_role]

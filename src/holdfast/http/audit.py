@@ -1,0 +1,152 @@
+"""The audit: filtered, paged, exported, proven, pruned."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+from pydantic import Field
+
+from holdfast.core.audit import PRUNE_BATCH, EntryFilter
+from holdfast.core.errors import Misused
+from holdfast.core.task import is_id
+from holdfast.http.asking import AskedBy, Asking
+from holdfast.http.desk import Desk
+from holdfast.http.shapes import PAGE_MAX, EntryShape, Shape, Text, Why
+from holdfast.ops.audit import AuditReader
+from holdfast.store.audit import AuditWriter, Author
+
+router = APIRouter(route_class=Asking, tags=["audit"])
+
+DAYS_MAX = 36_500
+
+
+class Format(StrEnum):
+    """As what the audit is exported."""
+
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+_MEDIA_TYPES = {
+    Format.JSON: "application/json",
+    Format.JSONL: "application/x-ndjson",
+    Format.CSV: "text/csv; charset=utf-8",
+}
+
+
+class Entries(Shape):
+    """Which entries; what is not given is not asked for."""
+
+    audit_action: Text | None = None
+    audit_actor: Text | None = None
+    subject: Text | None = None
+    episode_id: Annotated[Text | None, Field(description="The same as subject.")] = None
+    job_kind: Text | None = None
+    trace_id: Text | None = None
+    batch_id: Text | None = None
+    task_id: Text | None = None
+
+    def asked(self) -> EntryFilter:
+        """The filter that it stands for."""
+        for name, value in (("batchId", self.batch_id), ("taskId", self.task_id)):
+            if value is not None and not is_id(value):
+                raise Misused(f"{name} {value} is no id")
+        return EntryFilter(
+            self.audit_action,
+            self.audit_actor,
+            self.subject or self.episode_id,
+            self.job_kind,
+            self.trace_id,
+            self.batch_id,
+            self.task_id,
+        )
+
+
+class EntriesPage(Entries):
+    """Which entries, and which page of them."""
+
+    audit_page: Annotated[int, Field(ge=1, le=10_000)] = 1
+    audit_page_size: Annotated[int, Field(ge=1, le=PAGE_MAX)] = 50
+
+
+class EntriesShape(Shape):
+    """A page of the audit."""
+
+    items: list[EntryShape]  # type: ignore[valid-type]
+    page: int
+    page_size: int
+    total: int
+
+
+class Export(Entries):
+    """Which entries, and as what."""
+
+    format: Format = Format.JSONL
+
+
+class Prune(Entries):
+    """Which entries to let go, how old they must be, and why."""
+
+    older_than_days: Annotated[float, Field(ge=0, le=DAYS_MAX)]
+    dry_run: bool = False
+    reason: Why = ""
+
+
+class PrunedShape(Shape):
+    """How many entries were let go, or would be."""
+
+    dry_run: bool
+    pruned: int
+    prunable: int
+
+
+@router.get("/api/tasks/audit-logs", response_model=EntriesShape)
+async def list_entries(asked: AskedBy, only: Annotated[EntriesPage, Query()]) -> object:
+    """Entries, the newest first."""
+    reader, chosen = AuditReader(asked.settings), only.asked()
+    offset = (only.audit_page - 1) * only.audit_page_size
+    return {
+        "items": await reader.page(asked.conn, chosen, limit=only.audit_page_size, offset=offset),
+        "page": only.audit_page,
+        "page_size": only.audit_page_size,
+        "total": await reader.count(asked.conn, chosen),
+    }
+
+
+@router.get(
+    "/api/tasks/audit-logs/export",
+    response_class=StreamingResponse,
+    responses={200: {"content": {one.partition(";")[0]: {} for one in _MEDIA_TYPES.values()}}},
+)
+async def export(asked: AskedBy, only: Annotated[Export, Query()]) -> StreamingResponse:
+    """Every entry, as a file; cells that a spreadsheet would run are defused."""
+    return StreamingResponse(
+        _pieces(asked.desk, only.asked(), only.format),
+        media_type=_MEDIA_TYPES[only.format],
+        headers={"Content-Disposition": f'attachment; filename="audit.{only.format}"'},
+    )
+
+
+async def _pieces(desk: Desk, only: EntryFilter, how: Format) -> AsyncIterator[str]:
+    # On a connection of its own: that of the request is gone when the answer begins.
+    async with desk.connection() as conn:
+        async for piece in AuditReader(desk.settings).export(conn, only, how):
+            yield piece
+
+
+@router.post("/api/tasks/audit-logs/prune", response_model=PrunedShape)
+async def prune(asked: AskedBy, act: Prune) -> object:
+    """Let the content of old entries go, at most 500 in one call; their hashes stay."""
+    writer, only = AuditWriter(asked.settings, asked.desk.listen), act.asked()
+    before = datetime.now(UTC) - timedelta(days=act.older_than_days)
+    if act.dry_run:
+        found = await writer.prunable(asked.conn, before, only)
+        return {"dry_run": True, "pruned": 0, "prunable": found}
+    await writer.seal(asked.conn)
+    pruned = await writer.prune(asked.conn, Author(asked.by, act.reason), before, only, PRUNE_BATCH)
+    left = await writer.prunable(asked.conn, before, only)
+    return {"dry_run": False, "pruned": pruned, "prunable": left}

@@ -1,0 +1,137 @@
+"""Dead letters: listed, counted, previewed, and redriven a few hundred at a time; more is a plan."""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from holdfast.http.asking import AskedBy, Asking
+from holdfast.http.shapes import (
+    IDS_MAX,
+    PAGE_MAX,
+    DeadLetterShape,
+    Filter,
+    Page,
+    Paged,
+    Shape,
+    SortShape,
+    StatisticsShape,
+    Text,
+    Why,
+)
+from holdfast.ops.dead import FAILED, DeadLetters
+from holdfast.ops.driver import Driver
+from holdfast.ops.plan import How
+from holdfast.ops.plans import Plans
+
+router = APIRouter(route_class=Asking, tags=["dead letters"])
+
+LIMIT_DEFAULT = 50
+
+
+class ListFilter(Filter):
+    """Which dead letters, and where the list goes on."""
+
+    limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = 50
+    before: Annotated[Text | None, Field(description="`next` of the page above.")] = None
+
+
+class PreviewFilter(Filter, Paged):
+    """Which dead letters, and which page of them."""
+
+
+class RetryShape(Filter):
+    """Which dead letters to put back to work, how many at most, and why."""
+
+    limit: Annotated[int | None, Field(ge=1, le=IDS_MAX)] = None
+    dry_run: bool = False
+    reason: Why = ""
+
+
+class PreviewShape(Shape):
+    """What a redrive would do."""
+
+    total: int
+    page: int
+    page_size: int
+    items: list[DeadLetterShape]  # type: ignore[valid-type]
+    sorts: list[SortShape]  # type: ignore[valid-type]
+    excluded: Mapping[str, int]
+    money_effect: Decimal | None
+    needs_approval: bool
+    unguarded: list[str]
+
+
+class RetriedBatch(Shape):
+    """What a redrive did, or would do."""
+
+    dry_run: bool
+    batch_id: str | None
+    matched: int
+    retried: int
+    skipped: Mapping[str, int]
+
+
+@router.get("/api/tasks/dead-letters", response_model=Page[DeadLetterShape])  # type: ignore[valid-type]
+async def list_dead(asked: AskedBy, only: Annotated[ListFilter, Query()]) -> object:
+    """Dead letters, the newest first."""
+    found = await DeadLetters(asked.settings, by=asked.by).page(
+        asked.conn, only.asked(FAILED), limit=only.limit, before=only.before
+    )
+    return {"items": found, "next": found[-1].id if len(found) == only.limit else None}
+
+
+@router.get("/api/tasks/dead-letters/statistics", response_model=StatisticsShape)
+async def statistics(asked: AskedBy) -> object:
+    """How many there are: all, by kind, by class, by reason, and the subjects with the most."""
+    return await DeadLetters(asked.settings, by=asked.by).statistics(asked.conn)
+
+
+@router.get("/api/tasks/dead-letters/preview", response_model=PreviewShape)
+async def preview(asked: AskedBy, only: Annotated[PreviewFilter, Query()]) -> object:
+    """What a redrive of these would do; nothing is done."""
+    chosen = only.asked()
+    found = await _plans(asked).preview(asked.conn, chosen)
+    items = await DeadLetters(asked.settings, by=asked.by).page(
+        asked.conn, chosen, limit=only.page_size, offset=only.offset
+    )
+    return {
+        "total": found.tasks,
+        "page": only.page,
+        "page_size": only.page_size,
+        "items": items,
+        "sorts": found.sorts,
+        "excluded": found.excluded,
+        "money_effect": found.money_effect,
+        "needs_approval": found.needs_approval,
+        "unguarded": found.unguarded,
+    }
+
+
+@router.post("/api/tasks/dead-letters/retry", response_model=RetriedBatch)
+async def retry(asked: AskedBy, act: RetryShape) -> object:
+    """Put them back to work at once, the oldest first: a plan without a canary, of at most 500."""
+    chosen, plans = act.asked(), _plans(asked)
+    limit = act.limit or (len(act.task_ids) if act.task_ids else LIMIT_DEFAULT)
+    if act.dry_run:
+        seen = await plans.preview(asked.conn, chosen)
+        matched = min(seen.tasks, limit)
+        return {"dry_run": True, "batch_id": None, "matched": matched, "retried": 0, "skipped": seen.excluded}
+    plan = await plans.freeze(asked.conn, chosen, act.reason, How(limit=limit))
+    await plans.start(asked.conn, plan.id)
+    await Driver(asked.settings, asked.handlers, asked.desk.listen).send_all(asked.conn, plan.id)
+    done = await plans.show(asked.conn, plan.id)
+    skipped = await plans.skips(asked.conn, plan.id)
+    return {
+        "dry_run": False,
+        "batch_id": plan.id,
+        "matched": plan.items,
+        "retried": done.sent,
+        "skipped": {**plan.excluded, **skipped},
+    }
+
+
+def _plans(asked: AskedBy) -> Plans:
+    return Plans(asked.settings, asked.desk.listen, by=asked.by, handlers=asked.handlers)

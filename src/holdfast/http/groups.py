@@ -1,0 +1,107 @@
+"""Groups: failures with one cause, and what people say of it."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from pydantic import Field
+
+from holdfast.http.asking import AskedBy, Asking
+from holdfast.http.shapes import PAGE_MAX, GroupShape, Reasoned, Shape, Text, TraitShape
+from holdfast.ops.groups import Groups, GroupState
+
+router = APIRouter(route_class=Asking, tags=["groups"])
+
+Fingerprint = Annotated[str, Path(max_length=64, description="The group's fingerprint.")]
+
+
+class IgnoreShape(Reasoned):
+    """For how long nobody is told."""
+
+    hours: Annotated[float, Field(gt=0, le=24 * 365)] = 24.0
+
+
+class NoteShape(Shape):
+    """What is known of it, and who looks after it."""
+
+    note: Annotated[str | None, Field(max_length=10_000)] = None
+    owner: Text | None = None
+
+
+class HourShape(Shape):
+    """How often it was met in an hour."""
+
+    hour: datetime
+    failures: int
+
+
+class GroupDetail(Shape):
+    """A group, what its tasks share that successes do not, and how often it was met."""
+
+    group: GroupShape  # type: ignore[valid-type]
+    traits: list[TraitShape]  # type: ignore[valid-type]
+    versions: list[int]
+    hours: list[HourShape]
+
+
+@router.get("/api/groups", response_model=list[GroupShape])  # type: ignore[valid-type]
+async def list_groups(
+    asked: AskedBy,
+    state: GroupState | None = None,
+    job_kind: Annotated[Text | None, Query(alias="jobKind")] = None,
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
+) -> object:
+    """Groups, those with the most dead letters first."""
+    return await _groups(asked).page(asked.conn, state=state, kind=job_kind, limit=limit)
+
+
+@router.get("/api/groups/{fingerprint}", response_model=GroupDetail)
+async def show(asked: AskedBy, fingerprint: Fingerprint) -> object:
+    """One group, explained."""
+    return await _detail(asked, fingerprint)
+
+
+@router.post("/api/groups/{fingerprint}/ignore", response_model=GroupDetail)
+async def ignore(asked: AskedBy, fingerprint: Fingerprint, act: IgnoreShape) -> object:
+    """Have nobody told of it for a while."""
+    until = datetime.now(UTC) + timedelta(hours=act.hours)
+    await _groups(asked).ignore(asked.conn, fingerprint, until, act.reason)
+    return await _detail(asked, fingerprint)
+
+
+@router.post("/api/groups/{fingerprint}/resolve", response_model=GroupDetail)
+async def resolve(asked: AskedBy, fingerprint: Fingerprint, act: Reasoned) -> object:
+    """Say that the cause is gone; if it is met again, the group has regressed."""
+    await _groups(asked).resolve(asked.conn, fingerprint, act.reason)
+    return await _detail(asked, fingerprint)
+
+
+@router.post("/api/groups/{fingerprint}/reopen", response_model=GroupDetail)
+async def reopen(asked: AskedBy, fingerprint: Fingerprint, act: Reasoned) -> object:
+    """Take back what was said of it."""
+    await _groups(asked).reopen(asked.conn, fingerprint, act.reason)
+    return await _detail(asked, fingerprint)
+
+
+@router.post("/api/groups/{fingerprint}/note", response_model=GroupDetail)
+async def note(asked: AskedBy, fingerprint: Fingerprint, act: NoteShape) -> object:
+    """Write down what is known, or who looks after it."""
+    await _groups(asked).note(asked.conn, fingerprint, act.note, act.owner)
+    return await _detail(asked, fingerprint)
+
+
+async def _detail(asked: AskedBy, fingerprint: str) -> dict[str, object]:
+    groups = _groups(asked)
+    group = await groups.show(asked.conn, fingerprint)
+    handler = asked.handlers.get(group.kind)
+    hours = await groups.hours(asked.conn, fingerprint)
+    return {
+        "group": group,
+        "traits": await groups.traits(asked.conn, group, () if handler is None else handler.secrets),
+        "versions": await groups.versions(asked.conn, fingerprint),
+        "hours": [{"hour": hour, "failures": count} for hour, count in hours],
+    }
+
+
+def _groups(asked: AskedBy) -> Groups:
+    return Groups(asked.settings, asked.desk.listen, by=asked.by)

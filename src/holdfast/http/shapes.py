@@ -1,0 +1,206 @@
+"""What goes over the wire: camelCase JSON, made of the same classes that the other faces show."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import datetime
+from typing import Annotated, Any, Generic, TypeVar, get_type_hints
+
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic.alias_generators import to_camel
+
+from holdfast.core.audit import Entry
+from holdfast.core.errors import Misused
+from holdfast.core.failure import DeadReason
+from holdfast.core.task import TaskView, shown_state
+from holdfast.ops.dead import RETRYABLE, DeadFilter, DeadLetter, Retried, Sort, Statistics
+from holdfast.ops.groups import Group, Trait
+from holdfast.ops.plan import PlanView
+from holdfast.store.browse import Listed, QueueView, WorkerView
+from holdfast.store.limits import LimitView
+from holdfast.store.schedules import ScheduleView
+
+T = TypeVar("T")
+TEXT_MAX = 200
+IDS_MAX = 500
+DEPTH_MAX = 32
+PAGE_MAX = 200
+
+Text = Annotated[str, Field(max_length=TEXT_MAX)]
+Why = Annotated[str, Field(max_length=2_000, description="Why; it stands in the audit.")]
+
+
+class Shape(BaseModel):
+    """A document of the API."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, from_attributes=True, extra="forbid"
+    )
+
+
+def shape(view: type[Any]) -> type[Shape]:
+    """The document of a class that people see elsewhere."""
+    hints = get_type_hints(view)
+    known: dict[str, Any] = {field.name: (hints[field.name], ...) for field in fields(view)}
+    return create_model(view.__name__, __base__=Shape, __doc__=view.__doc__, **known)
+
+
+ListedShape = shape(Listed)
+DeadLetterShape = shape(DeadLetter)
+SortShape = shape(Sort)
+StatisticsShape = shape(Statistics)
+RetriedShape = shape(Retried)
+GroupShape = shape(Group)
+TraitShape = shape(Trait)
+EntryShape = shape(Entry)
+QueueShape = shape(QueueView)
+WorkerShape = shape(WorkerView)
+LimitShape = shape(LimitView)
+ScheduleShape = shape(ScheduleView)
+PlanShape = create_model("Plan", __base__=shape(PlanView), shown_state=(str, ...))
+
+
+class Page(Shape, Generic[T]):
+    """A page of a list; `next` asks for the one below it."""
+
+    items: list[T]
+    next: str | None = None
+
+
+class ErrorShape(Shape):
+    """The last failure of a task."""
+
+    failure_class: str
+    code: str
+    message: str
+    stack: str | None
+    at: datetime
+
+
+class AttemptShape(Shape):
+    """A claim that ended otherwise than in success."""
+
+    fence: int
+    ended_as: str
+    started_at: datetime | None
+    ended_at: datetime
+    error_code: str | None
+    message: str | None
+    worker: str | None
+
+
+class TaskShape(Shape):
+    """A task with all that is known of it."""
+
+    id: str
+    kind: str
+    queue: str
+    state: str
+    priority: int
+    payload: Any
+    result: Any
+    subject: str | None
+    trace_id: str | None
+    idempotency_key: str | None
+    attempt_count: int
+    failures: int
+    crashes: int
+    polls: int
+    max_attempts: int | None
+    lease_token: int | None
+    worker: str | None
+    enqueued_at: datetime
+    next_attempt_at: datetime | None
+    last_attempt_at: datetime | None
+    finished_at: datetime | None
+    execution_seconds: float | None
+    progress: float | None
+    dead_reason: str | None
+    reason: str | None
+    error: ErrorShape | None
+    attempts: list[AttemptShape] = []
+
+
+def task_shape(view: TaskView, payload: str | None, attempts: list[tuple[Any, ...]]) -> dict[str, object]:
+    """A task as the API shows it; `payload` is what may be seen of it."""
+    names = ("fence", "ended_as", "started_at", "ended_at", "error_code", "message", "worker")
+    same = ("id", "kind", "queue", "priority", "subject", "trace_id", "max_attempts", "worker", "enqueued_at",
+            "next_attempt_at", "last_attempt_at", "finished_at", "execution_seconds", "progress",
+            "dead_reason", "error")  # fmt: skip
+    counters = view.counters
+    return {name: getattr(view, name) for name in same} | {
+        "state": shown_state(view.state, view.next_attempt_at),
+        "payload": None if payload is None else json.loads(payload),
+        "result": None if view.result is None else json.loads(view.result),
+        "idempotency_key": view.key,
+        "attempt_count": counters.attempts,
+        "failures": counters.failures,
+        "crashes": counters.crashes,
+        "polls": counters.polls,
+        "lease_token": view.fence,
+        "reason": view.mark_reason,
+        "attempts": [dict(zip(names, row, strict=True)) for row in attempts],
+    }
+
+
+class Filter(Shape):
+    """Which dead letters; what is not given is not asked for."""
+
+    subject: Text | None = None
+    episode_id: Annotated[Text | None, Field(description="The same as subject.")] = None
+    job_kind: Text | None = None
+    trace_id: Text | None = None
+    queue: Text | None = None
+    dead_reason: DeadReason | None = None
+    error_code: Text | None = None
+    group: Annotated[Text | None, Field(description="A group, by its fingerprint.")] = None
+    since: datetime | None = None
+    until: datetime | None = None
+    task_ids: Annotated[list[Text] | None, Field(max_length=IDS_MAX)] = None
+
+    def asked(self, states: tuple[str, ...] = RETRYABLE) -> DeadFilter:
+        """The filter that it stands for."""
+        for moment in (self.since, self.until):
+            if moment is not None and moment.tzinfo is None:
+                raise Misused("a time needs its offset: 2026-11-16T03:00:00Z")
+        return DeadFilter(
+            self.subject or self.episode_id,
+            self.job_kind,
+            self.queue,
+            self.trace_id,
+            self.dead_reason,
+            self.error_code,
+            self.group,
+            self.since,
+            self.until,
+            self.task_ids,
+            states,
+        )
+
+
+class Paged(Shape):
+    """Which page."""
+
+    page: Annotated[int, Query(ge=1, le=10_000)] = 1
+    page_size: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 20
+
+    @property
+    def offset(self) -> int:
+        """How many come before it."""
+        return (self.page - 1) * self.page_size
+
+
+class Reasoned(Shape):
+    """An act, and why."""
+
+    reason: Why = ""
+
+
+def check_depth(value: object, left: int = DEPTH_MAX) -> None:
+    """Refuse what is nested too deep to be meant."""
+    if left == 0:
+        raise Misused(f"it is nested more than {DEPTH_MAX} deep")
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    for one in inner:
+        check_depth(one, left - 1)

@@ -1,0 +1,205 @@
+"""Tasks: found, shown, enqueued, and operated one by one."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from pydantic import Field, JsonValue
+
+from holdfast.core.errors import TaskNotFound
+from holdfast.core.state import State
+from holdfast.core.task import NewTask, Unique, is_id
+from holdfast.http.asking import AskedBy, Asking
+from holdfast.http.shapes import (
+    PAGE_MAX,
+    ListedShape,
+    Page,
+    Reasoned,
+    RetriedShape,
+    Shape,
+    TaskShape,
+    Text,
+    Why,
+    check_depth,
+    task_shape,
+)
+from holdfast.ops.dead import DeadLetters
+from holdfast.store.bridges import bridge_async
+from holdfast.store.browse import Browser
+from holdfast.store.enqueue import Enqueuer
+from holdfast.store.operate import Operator
+from holdfast.store.why import Why as WhyNot
+
+router = APIRouter(route_class=Asking, tags=["tasks"])
+
+TaskId = Annotated[str, Path(max_length=64, description="The task's id.")]
+DAYS_AHEAD = 3_650
+
+
+class EnqueueShape(Shape):
+    """A task to enqueue."""
+
+    kind: Annotated[str, Field(min_length=1, max_length=200)]
+    payload: JsonValue = Field(default_factory=dict)
+    queue: Annotated[str, Field(min_length=1, max_length=200)] = "default"
+    priority: Annotated[int, Field(ge=0, le=4)] = 2
+    subject: Text | None = None
+    trace_id: Text | None = None
+    key: Annotated[Text | None, Field(description="One task for this key of the kind.")] = None
+    unique: Unique = Unique.KEY
+    delay_seconds: Annotated[float, Field(ge=0, le=86_400 * DAYS_AHEAD)] = 0
+    max_attempts: Annotated[int | None, Field(ge=1, le=1_000)] = None
+
+
+class EnqueuedShape(Shape):
+    """The task, and whether this call made it."""
+
+    id: str
+    created: bool
+
+
+class EditShape(Reasoned):
+    """The whole new payload of a dead letter."""
+
+    payload: JsonValue
+
+
+class StateShape(Shape):
+    """A task and where it stands now."""
+
+    id: str
+    state: str
+
+
+class BecauseShape(Shape):
+    """What stands in the way of a task."""
+
+    cause: str
+    text: str
+
+
+@router.get("/api/tasks", response_model=Page[ListedShape])  # type: ignore[valid-type]
+async def list_tasks(  # noqa: PLR0913 (one for each filter)
+    asked: AskedBy,
+    state: State | None = None,
+    job_kind: Annotated[Text | None, Query(alias="jobKind")] = None,
+    queue: Text | None = None,
+    subject: Text | None = None,
+    episode_id: Annotated[Text | None, Query(alias="episodeId")] = None,
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
+    before: Annotated[Text | None, Query(description="`next` of the page above.")] = None,
+) -> object:
+    """Tasks, the newest first; without a state, those that have not completed."""
+    if before is not None and not is_id(before):
+        raise TaskNotFound(before)
+    found = await Browser(asked.settings).tasks(
+        asked.conn,
+        state=state,
+        kind=job_kind,
+        queue=queue,
+        subject=subject or episode_id,
+        limit=limit,
+        before=before,
+    )
+    return {"items": found, "next": found[-1].id if len(found) == limit else None}
+
+
+@router.post("/api/tasks", response_model=EnqueuedShape, status_code=201)
+async def enqueue(asked: AskedBy, task: EnqueueShape) -> object:
+    """Enqueue a task; with a `key` that is taken, it is told which task has it."""
+    check_depth(task.payload)
+    handler = asked.handlers.get(task.kind)
+    payload = json.dumps(task.payload)
+    new = NewTask(
+        task.kind,
+        payload if handler is None else handler.check(payload),
+        queue=task.queue,
+        priority=task.priority,
+        version=1 if handler is None else handler.version,
+        subject=task.subject,
+        trace_id=task.trace_id,
+        key=task.key,
+        unique=task.unique,
+        run_at=datetime.now(UTC) + timedelta(seconds=task.delay_seconds) if task.delay_seconds else None,
+        max_attempts=task.max_attempts,
+    )
+    (made,) = await Enqueuer(asked.settings, asked.desk.listen).enqueue(bridge_async(asked.conn), [new])
+    return made
+
+
+@router.get("/api/tasks/{task_id}", response_model=TaskShape)
+async def show(asked: AskedBy, task_id: TaskId) -> object:
+    """One task with its attempts."""
+    view = await Operator(asked.settings).show(asked.conn, task_id)
+    letters = DeadLetters(asked.settings, by=asked.by, handlers=asked.handlers)
+    attempts = await Browser(asked.settings).attempts(asked.conn, task_id)
+    return task_shape(view, letters.shown(view.kind, view.payload), attempts)
+
+
+@router.get("/api/tasks/{task_id}/why", response_model=list[BecauseShape])
+async def why(asked: AskedBy, task_id: TaskId) -> object:
+    """Why it does not run now."""
+    view = await Operator(asked.settings).show(asked.conn, task_id)
+    reasons = await WhyNot(asked.settings).of(asked.conn, view)
+    return [{"cause": reason.cause, "text": reason.text} for reason in reasons]
+
+
+@router.post("/api/tasks/{task_id}/retry", response_model=RetriedShape)
+async def retry(asked: AskedBy, task_id: TaskId, act: Reasoned) -> object:
+    """Put a failed or cancelled task back to work, its counters cleared; says why where it cannot."""
+    return await _letters(asked).retry(asked.conn, [task_id], act.reason)
+
+
+@router.post("/api/tasks/{task_id}/edit", response_model=StateShape)
+async def edit(asked: AskedBy, task_id: TaskId, act: EditShape) -> object:
+    """Give a dead letter another payload and put it back to work; the old one is kept."""
+    check_depth(act.payload)
+    await _letters(asked).edit(asked.conn, task_id, json.dumps(act.payload), act.reason)
+    return {"id": task_id, "state": State.QUEUED}
+
+
+@router.post("/api/tasks/{task_id}/cancel", response_model=StateShape)
+async def cancel(asked: AskedBy, task_id: TaskId, act: Reasoned) -> object:
+    """Cancel a task that waits; ask one that runs to stop."""
+    return {"id": task_id, "state": await _operator(asked).cancel(asked.conn, task_id, act.reason)}
+
+
+@router.post("/api/tasks/{task_id}/pause", response_model=StateShape)
+async def pause(asked: AskedBy, task_id: TaskId, act: Reasoned) -> object:
+    """Keep a task that waits from starting."""
+    await _operator(asked).pause(asked.conn, task_id, act.reason)
+    return {"id": task_id, "state": State.PAUSED}
+
+
+@router.post("/api/tasks/{task_id}/resume", response_model=StateShape)
+async def resume(asked: AskedBy, task_id: TaskId, act: Reasoned) -> object:
+    """Let a paused task start again."""
+    await _operator(asked).resume(asked.conn, task_id, act.reason)
+    return {"id": task_id, "state": State.QUEUED}
+
+
+class ForgottenShape(Shape):
+    """Which tasks are gone."""
+
+    forgotten: list[str]
+
+
+class ForgetShape(Shape):
+    """It cannot be taken back: a reason is asked for."""
+
+    reason: Annotated[Why, Field(min_length=1)]
+
+
+@router.post("/api/tasks/{task_id}/forget", response_model=ForgottenShape)
+async def forget(asked: AskedBy, task_id: TaskId, act: ForgetShape) -> object:
+    """Let a dead letter go for good."""
+    return {"forgotten": await _letters(asked).forget(asked.conn, [task_id], act.reason)}
+
+
+def _operator(asked: AskedBy) -> Operator:
+    return Operator(asked.settings, asked.desk.listen, by=asked.by)
+
+
+def _letters(asked: AskedBy) -> DeadLetters:
+    return DeadLetters(asked.settings, asked.desk.listen, by=asked.by, handlers=asked.handlers)

@@ -1,0 +1,70 @@
+-- Tokens of the HTTP API, and the answers that it keeps for those who ask again.
+
+-- name: create_token
+insert into holdfast.api_tokens (id, name, role, secret_hash, created_at, created_by, expires_at)
+values (
+    %(id)s::text, %(name)s::text, %(role)s::text, %(hash)s::bytea, now(), %(by)s::text,
+    now() + make_interval(secs => %(expires_seconds)s::double precision)
+)
+returning created_at, expires_at;
+
+
+-- name: tokens
+select t.id, t.name, t.role, t.created_at, t.created_by, t.expires_at, t.last_used_at, t.revoked_at, t.revoked_by
+from holdfast.api_tokens t
+order by t.revoked_at is not null, t.created_at desc
+limit %(limit)s;
+
+
+-- name: token
+-- What is known of a token, whose secret must still be compared.
+select t.name, t.role, t.secret_hash, t.expires_at <= now() as expired, t.revoked_at is not null as revoked
+from holdfast.api_tokens t
+where t.id = %(id)s::text;
+
+
+-- name: token_used
+-- At most once a minute for each token.
+update holdfast.api_tokens t
+set last_used_at = now()
+where t.id = %(id)s::text and (t.last_used_at is null or t.last_used_at < now() - interval '1 minute');
+
+
+-- name: revoke_token
+update holdfast.api_tokens t
+set revoked_at = now(), revoked_by = %(by)s::text
+where t.id = %(id)s::text and t.revoked_at is null
+returning t.name;
+
+
+-- name: ask
+-- Whoever asks first with a key holds it until the commit; another with the same key waits for that.
+insert into holdfast.api_answers (actor, key, asked, answered_at)
+values (%(actor)s::text, %(key)s::text, %(asked)s::bytea, now())
+on conflict (actor, key) do nothing
+returning true;
+
+
+-- name: answered
+select a.asked, a.status, a.media_type, a.body from holdfast.api_answers a
+where a.actor = %(actor)s::text and a.key = %(key)s::text;
+
+
+-- name: answer
+update holdfast.api_answers a
+set status = %(status)s, media_type = %(media_type)s, body = %(body)s
+where a.actor = %(actor)s::text and a.key = %(key)s::text;
+
+
+-- name: prune_answers
+with gone as (
+    delete from holdfast.api_answers a
+    where (a.actor, a.key) in (
+        select o.actor, o.key from holdfast.api_answers o
+        where o.answered_at < now() - make_interval(hours => %(hours)s::integer)
+        order by o.answered_at
+        limit %(limit)s
+    )
+    returning 1
+)
+select count(*) from gone;

@@ -1,0 +1,2 @@
+drop table holdfast.api_answers;
+drop table holdfast.api_tokens;

@@ -1,0 +1,74 @@
+"""The API over the test's own database, asked by people of every role."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from holdfast import Holdfast, Task
+from holdfast.config import Settings
+from holdfast.http.application import create
+from holdfast.ops.tokens import Role, Tokens
+from tests.ops.conftest import Shift, shift_of
+from tests.world import World
+
+
+@dataclass(slots=True)
+class Api:
+    """The API, and tokens of every role."""
+
+    app: FastAPI
+    client: httpx.AsyncClient
+    tokens: dict[Role, str]
+    shift: Shift
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        role: Role = Role.ADMIN,
+        code: int = 200,
+        once: str | None = None,
+        **options: Any,
+    ) -> Any:
+        """What is answered; it must be with this status."""
+        headers = {"Authorization": f"Bearer {self.tokens[role]}"}
+        if once is not None:
+            headers["Idempotency-Key"] = once
+        answer = await self.client.request(method, path, headers=headers, **options)
+        assert answer.status_code == code, answer.text
+        return answer.json() if "json" in answer.headers["content-type"] else answer.text
+
+    async def get(self, path: str, *, role: Role = Role.ADMIN, code: int = 200, **query: Any) -> Any:
+        return await self.ask("GET", path, role=role, code=code, params=query)
+
+    async def post(
+        self, path: str, *, role: Role = Role.ADMIN, code: int = 200, once: str | None = None, **body: Any
+    ) -> Any:
+        return await self.ask("POST", path, role=role, code=code, once=once, json=body)
+
+
+@pytest.fixture
+async def api(world: World) -> AsyncIterator[Api]:
+    holdfast = Holdfast(world.url)
+
+    @holdfast.task("pay", secrets=("card",))
+    async def pay(task: Task[dict[str, str]]) -> None:
+        """Nothing."""
+
+    app = create(Settings(database_url=world.url), holdfast.handlers)
+    shift = shift_of(world, holdfast.handlers)
+    known = Tokens(Settings(database_url=world.url), by="test")
+    tokens = {role: (await known.create(world.conn, role.value, role, None)).token for role in Role}
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(app.router.lifespan_context(app))
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        client = await stack.enter_async_context(
+            httpx.AsyncClient(transport=transport, base_url="http://api.test")
+        )
+        yield Api(app, client, tokens, shift)
