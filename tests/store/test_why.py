@@ -107,6 +107,8 @@ async def test_causes_of_lanes_and_limits_and_what_became_of_the_ended(world: Wo
 
 @pytest.mark.requirement("R4")
 @pytest.mark.catches("paused-kind-not-said")
+# Twenty thousand looks, each planned anew behind a pooler.
+@pytest.mark.timeout(400)
 async def test_over_random_worlds_what_is_blocked_does_not_start_and_what_starts_was_not_blocked(
     world: World,
 ) -> None:
