@@ -8,9 +8,9 @@ from pydantic import BaseModel
 from holdfast import Holdfast, Task
 from holdfast.core.audit import EntryFilter
 from holdfast.core.errors import BadPayload, MoveRefused, TaskNotFound
-from holdfast.core.failure import FailureClass
+from holdfast.core.failure import Failure, FailureClass
 from holdfast.core.operated import TasksForgotten
-from holdfast.core.outcome import Fail
+from holdfast.core.outcome import Fail, Failed
 from holdfast.core.state import State
 from holdfast.ops.dead import DeadFilter
 from tests.ops.conftest import Shift, shift_of
@@ -23,7 +23,11 @@ async def test_t8_a_dead_letter_says_why_it_died(shift: Shift) -> None:
     (tried,) = await shift.fail(message="provider is down")
     at_once = await shift.world.enqueue()
     await shift.world.settle((await shift.world.claim_one(), Fail("CARD_DECLINED", "no funds")))
+    refused = await shift.world.enqueue()
+    permanent = Failed(Failure.of(FailureClass.PERMANENT, "ModelRefused: no"))
+    await shift.world.settle((await shift.world.claim_one(), permanent))
     found = {one.id: one for one in await shift.dead.page(shift.world.conn, DeadFilter())}
+    assert found[refused].dead_reason == "non_retryable"
     assert found[tried].dead_reason == "max_attempts_exceeded"
     assert found[at_once].dead_reason == "non_retryable"
     assert found[at_once].error_code == "CARD_DECLINED"

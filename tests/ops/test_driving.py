@@ -8,13 +8,13 @@ import pytest
 
 from holdfast.ops.dead import DeadFilter
 from tests.ops.conftest import Shift
-from tests.tree import Tree, until_true
+from tests.tree import Tree, until, until_true
 
 TASKS = 6_000
 
 
 @pytest.mark.requirement("R7", "O5")
-@pytest.mark.catches("item-redriven-twice", "driver-not-served", "drivers-in-silence")
+@pytest.mark.catches("item-redriven-twice", "driver-not-served")
 async def test_r7_a_plan_survives_the_death_of_whoever_drives_it(
     shift: Shift, url: str, tmp_path: Path
 ) -> None:
@@ -61,3 +61,21 @@ async def test_r7_a_plan_survives_the_death_of_whoever_drives_it(
         [plan.id],
     )
     assert await cursor.fetchone() == (TASKS, TASKS)
+
+
+@pytest.mark.catches("drivers-in-silence")
+async def test_what_a_plan_comes_to_is_told_by_the_worker_that_drives_it(
+    shift: Shift, url: str, tmp_path: Path
+) -> None:
+    await shift.fail(2, kind="noop")
+    plan = await shift.start()
+    tree = Tree(url, tmp_path).start()
+    try:
+
+        def told() -> bool:
+            return any(line["state"] == "finished" for line in tree.lines("plan.changed"))
+
+        await until(told, 20, "the line")
+    finally:
+        tree.close()
+    assert (await shift.seen(plan)).sent == 2
