@@ -99,8 +99,8 @@ FAULTS = (
             "return Verdict(Move.RELEASE, after_seconds",
             "return Verdict(Move.RELEASE, _ATTEMPT, after_seconds",
         ),
-        "retried-for-ever": Fault(DECIDE, "if claim.failures + 1 >= (", "if claim.failures - 10**9 >= ("),
-        "terminal-error-retried": Fault(DECIDE, "if not rule.retried:", "if False:"),
+        "retried-for-ever": Fault(DECIDE, "or claim.failures + 1 >= (", "or claim.failures - 10**9 >= ("),
+        "terminal-error-retried": Fault(DECIDE, "if not rule.retried or", "if"),
         "neighbours-accused": Fault(
             DECIDE, "crashes = claim.crashes + int(alone)", "crashes = claim.crashes + 1"
         ),

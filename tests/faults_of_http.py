@@ -1,4 +1,5 @@
 """Faults of the HTTP API to seed: who may, what is answered twice, what waits that must not."""
+# ruff: noqa: E501 (what is replaced must stand in one piece)
 
 from tests.fault import Fault
 
@@ -15,12 +16,12 @@ HTTP = {
     "expired-tokens-are-good": Fault(TOKENS, "or expired or revoked", "or revoked"),
     "revoked-tokens-are-good": Fault(TOKENS, "or expired or revoked", "or expired"),
     "answers-not-kept": Fault("http/asking.py", "if key is None:", "if True:"),
-    "keys-for-anything": Fault("http/asking.py", 'if bytes(before) != mine["asked"]:', "if False:"),
+    "keys-for-anything": Fault("http/asking.py", "if before.asked != hashed:", "if False:"),
     "alias-of-subject-ignored": Fault("http/tasks.py", "subject=subject or episode_id", "subject=subject"),
     "acts-of-nobody": Fault(
-        "http/tasks.py",
-        "DeadLetters(asked.settings, asked.desk.listen, by=asked.by",
-        'DeadLetters(asked.settings, asked.desk.listen, by="api"',
+        "http/service.py",
+        "return DeadLetters(self.settings, self.service.listen, by=self.by",
+        'return DeadLetters(self.settings, self.service.listen, by="api"',
     ),
     "preview-pages-overlap": Fault("http/dead.py", "offset=only.offset", "offset=0"),
     "dry-run-acts": Fault("http/dead.py", "if act.dry_run:", "if False:"),
@@ -34,7 +35,7 @@ HTTP = {
     ),
     "batch-waits-for-a-worker": Fault(
         "http/dead.py",
-        "    await Driver(asked.settings, asked.handlers, asked.desk.listen).send_all(asked.conn, plan.id)\n",
+        "    await Driver(asked.settings, asked.handlers, asked.service.listen).send_all(asked.conn, plan.id)\n",
         "",
     ),
 }

@@ -18,7 +18,7 @@ OPERATIONS = {
     "line-numbers-make-groups": Fault(FINGERPRINT, "{frame.f_code.co_qualname}", "{frame.f_code.co_qualname}:{trace.tb_lineno}"),
     "urls-keep-their-passwords": Fault("core/redact.py", "[^\\s/'\\\"<>]*@", "[^\\s/'\\\"<>]*@@"),
     "payload-secrets-leak": Fault("runtime/verdicts.py", "return verdict if handler is None or not handler.secrets else", "return verdict if True else"),
-    "dead-reason-forgotten": Fault("core/decide.py", "    if not rule.retried:\n        return Verdict(Move.FAIL, spent, failure=failure, dead_reason=DeadReason.NON_RETRYABLE)", "    if not rule.retried:\n        return Verdict(Move.FAIL, spent, failure=failure, dead_reason=DeadReason.MAX_ATTEMPTS_EXCEEDED)"),
+    "dead-reason-forgotten": Fault("core/failure.py", "_FINAL = DeadReason.NON_RETRYABLE", "_FINAL = DeadReason.MAX_ATTEMPTS_EXCEEDED"),
     "filter-ignores-code": Fault(PIECES, "    and (%(code)s::text is null or t.error_code = %(code)s)\n", ""),
     "pages-overlap": Fault(PIECES, "or (t.marked_at, t.id) < (", "or (t.marked_at, t.id) <= ("),
     "statistics-count-kinds-once": Fault("ops/dead.py", "kinds[sort.kind] += sort.tasks", "kinds[sort.kind] += 1"),

@@ -5,9 +5,12 @@ import io
 import json
 from typing import Any
 
+import httpx
 import pytest
+from fastapi import FastAPI
 
 from holdfast.core.state import State
+from holdfast.http.application import create
 from holdfast.ops.tokens import Role
 from tests.http_api.conftest import Api
 
@@ -151,3 +154,15 @@ async def test_t12_the_audit_is_exported_with_its_type_and_pruned_with_a_dry_run
 async def test_whether_it_is_there_and_ready_is_told_to_anybody(api: Api) -> None:
     for path in ("/healthz", "/readyz"):
         assert (await api.client.get(path)).json() == {"status": "ok"}
+
+
+async def test_it_can_be_mounted_in_an_app_of_one_s_own(api: Api) -> None:
+    outer = FastAPI()
+    inner = create(api.shift.settings)
+    outer.mount("/holdfast", inner)
+    transport = httpx.ASGITransport(outer, raise_app_exceptions=False)
+    headers = {"Authorization": f"Bearer {api.tokens[Role.VIEWER]}"}
+    async with httpx.AsyncClient(transport=transport, base_url="http://api.test", headers=headers) as client:
+        assert (await client.get("/holdfast/readyz")).json() == {"status": "ok"}
+        assert (await client.get("/holdfast/api/me")).json()["role"] == "viewer"
+    await inner.state.service.close()

@@ -39,13 +39,13 @@ def api(
         import uvicorn
 
         from holdfast.http.application import create
-        from holdfast.http.desk import Auth
+        from holdfast.http.service import Auth
     except ImportError as error:
         raise Misused(f"the HTTP API needs what holdfast[api] installs: {error}") from error
     if no_auth and not _is_loopback(host):
         raise Misused(f"--no-auth makes everybody an admin: it is for this machine alone, not for {host}")
     settings = Settings() if app is None else load(app).settings
-    on_database(_nothing)
+    on_database(_nothing, settings=settings)
     made = create(settings, handlers_of(app), auth=Auth.NONE if no_auth else Auth.TOKENS, listen=LogLines())
     uvicorn.run(made, host=host, port=port, log_level="warning", server_header=False, date_header=True)
 

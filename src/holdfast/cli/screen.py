@@ -42,9 +42,14 @@ def me() -> str:
     return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
-def on_database(work: Callable[[Conn, Settings], Coroutine[None, None, T]], *, migrated: bool = True) -> T:
+def on_database(
+    work: Callable[[Conn, Settings], Coroutine[None, None, T]],
+    *,
+    migrated: bool = True,
+    settings: Settings | None = None,
+) -> T:
     """Do something on the database of the settings; one that is away is a line, not a traceback."""
-    return asyncio.run(_on_database(work, Settings(), migrated=migrated))
+    return asyncio.run(_on_database(work, settings or Settings(), migrated=migrated))
 
 
 async def _on_database(

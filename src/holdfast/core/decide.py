@@ -128,9 +128,7 @@ def _failed(claim: Claim, failure: Failure, after: float | None, policy: Policy)
         failures=int(rule.spends in (Spends.FAILURES, Spends.RATE_LIMITS)),
         crashes=int(rule.spends is Spends.CRASHES),
     )
-    if not rule.retried:
-        return Verdict(Move.FAIL, spent, failure=failure, dead_reason=DeadReason.NON_RETRYABLE)
-    if claim.failures + 1 >= (claim.max_attempts or policy.max_attempts):
+    if not rule.retried or claim.failures + 1 >= (claim.max_attempts or policy.max_attempts):
         return Verdict(Move.FAIL, spent, failure=failure, dead_reason=rule.dead_reason)
     wait = _wait(claim.failures, after, policy)
     return Verdict(Move.RETRY, spent, after_seconds=wait, failure=failure, alone=False)

@@ -1,5 +1,8 @@
 """Who may do what: one table of routes and roles. A route that is not in it is nobody's."""
 
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
+
 from holdfast.core.errors import HoldfastError
 from holdfast.ops.tokens import Bearer, Role
 
@@ -71,6 +74,14 @@ def least(method: str, path: str) -> Role | None:
     if role is None:
         raise RouteNotInTable(method, path)
     return role
+
+
+def check(router: APIRouter) -> None:
+    """Refuse a route that is not in the table: nobody learns by accident that it was open to all."""
+    for route in router.routes:
+        if isinstance(route, APIRoute):
+            for method in route.methods or ():
+                least(method, route.path)
 
 
 def may(bearer: Bearer, least_role: Role) -> bool:

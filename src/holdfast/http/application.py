@@ -5,17 +5,16 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
 
 from holdfast.config import Settings
 from holdfast.core.events import Listener, silent
 from holdfast.core.handler import Handlers
 from holdfast.http import audit, board, dead, groups, plans, problems, tasks
-from holdfast.http.access import least
+from holdfast.http.access import check
 from holdfast.http.bounds import Bounds
-from holdfast.http.desk import Auth, Desk
 from holdfast.http.health import router as health
 from holdfast.http.problems import MEDIA_TYPE, Problem
+from holdfast.http.service import Auth, Service
 
 # Fixed paths before those that take an id.
 ROUTERS = (dead.router, audit.router, board.router, tasks.router, groups.router, plans.router)
@@ -30,13 +29,12 @@ def create(
     listen: Listener = silent,
 ) -> FastAPI:
     """The API over one installation; `handlers` are the app's, for guards, payload checks and secrets."""
-    desk = Desk(settings, handlers, auth, listen)
+    service = Service(settings, handlers, auth, listen)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await desk.open()
         yield
-        await desk.close()
+        await service.close()
 
     app = FastAPI(
         title="Holdfast",
@@ -51,13 +49,9 @@ def create(
             for status in sorted(_PROBLEMS)
         },
     )
-    app.state.desk = desk
+    app.state.service = service
     for router in (*ROUTERS, health):
-        # Nobody learns by accident that a route was open to all.
-        for route in router.routes:
-            if isinstance(route, APIRoute):
-                for method in route.methods or ():
-                    least(method, route.path)
+        check(router)
         app.include_router(router)
     problems.install(app)
     app.add_middleware(Bounds)

@@ -8,9 +8,9 @@ from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 
 from holdfast.http.access import least
-from holdfast.http.desk import Asked, Desk
 from holdfast.http.problems import Refused
-from holdfast.store.sql import load
+from holdfast.http.service import Asked, Service
+from holdfast.store.answers import Answer, Answers
 
 KEY_HEADER = "Idempotency-Key"
 KEY_CHARACTERS = 200
@@ -25,14 +25,14 @@ class Asking(APIRoute):
         path = self.path
 
         async def handle(request: Request) -> Response:
-            desk: Desk = request.app.state.desk
+            service: Service = request.app.state.service
             writes = request.method not in {"GET", "HEAD"}
             role = least(request.method, path)
             assert role is not None, "open routes are no routes of this class"
-            async with desk.connection() as conn:
-                bearer = await desk.who(conn, request, role)
-                asked = request.state.asked = Asked(conn, bearer, desk)
-                async with desk.bounded(conn, writes=writes):
+            async with service.connection() as conn:
+                bearer = await service.who(conn, request, role)
+                asked = request.state.asked = Asked(conn, bearer, service)
+                async with service.bounded(conn, writes=writes):
                     key = request.headers.get(KEY_HEADER) if writes else None
                     if key is None:
                         return await inner(request)
@@ -47,25 +47,18 @@ async def _once(
     """Do it unless it was done; whoever asks with the same key is told what the first was told."""
     if not 0 < len(key) <= KEY_CHARACTERS:
         raise Refused(400, f"{KEY_HEADER} must have between 1 and {KEY_CHARACTERS} characters")
-    sql = load("access.sql", asked.settings.schema_name)
     whole = b"\0".join(
         [request.method.encode(), request.url.path.encode(), request.url.query.encode(), await request.body()]
     )
-    mine = {"actor": asked.by, "key": key, "asked": hashlib.sha256(whole).digest()}
-    if await (await asked.conn.execute(sql["ask"], mine)).fetchone() is None:
-        row = await (await asked.conn.execute(sql["answered"], mine)).fetchone()
-        assert row is not None, "whoever held the key has committed"
-        before, status, media_type, body = row
-        if bytes(before) != mine["asked"]:
+    hashed, answers = hashlib.sha256(whole).digest(), Answers(asked.settings)
+    before = await answers.before(asked.conn, asked.by, key, hashed)
+    if before is not None:
+        if before.asked != hashed:
             raise Refused(422, f"this {KEY_HEADER} was used for another request: take a new one")
-        return Response(bytes(body), status, {"Idempotency-Replayed": "true"}, media_type)
+        return Response(before.body, before.status, {"Idempotency-Replayed": "true"}, before.media_type)
     response = await inner(request)
-    answer = {
-        "status": response.status_code,
-        "media_type": response.headers.get("content-type"),
-        "body": bytes(response.body),
-    }
-    await asked.conn.execute(sql["answer"], mine | answer)
+    answer = Answer(hashed, response.status_code, response.headers.get("content-type"), bytes(response.body))
+    await answers.keep(asked.conn, asked.by, key, answer)
     return response
 
 

@@ -13,7 +13,7 @@ from holdfast.core.audit import PRUNE_BATCH, EntryFilter
 from holdfast.core.errors import Misused
 from holdfast.core.task import is_id
 from holdfast.http.asking import AskedBy, Asking
-from holdfast.http.desk import Desk
+from holdfast.http.service import Service
 from holdfast.http.shapes import PAGE_MAX, EntryShape, Shape, Text, Why
 from holdfast.ops.audit import AuditReader
 from holdfast.store.audit import AuditWriter, Author
@@ -125,23 +125,23 @@ async def list_entries(asked: AskedBy, only: Annotated[EntriesPage, Query()]) ->
 async def export(asked: AskedBy, only: Annotated[Export, Query()]) -> StreamingResponse:
     """Every entry, as a file; cells that a spreadsheet would run are defused."""
     return StreamingResponse(
-        _pieces(asked.desk, only.asked(), only.format),
+        _pieces(asked.service, only.asked(), only.format),
         media_type=_MEDIA_TYPES[only.format],
         headers={"Content-Disposition": f'attachment; filename="audit.{only.format}"'},
     )
 
 
-async def _pieces(desk: Desk, only: EntryFilter, how: Format) -> AsyncIterator[str]:
+async def _pieces(service: Service, only: EntryFilter, how: Format) -> AsyncIterator[str]:
     # On a connection of its own: that of the request is gone when the answer begins.
-    async with desk.connection() as conn:
-        async for piece in AuditReader(desk.settings).export(conn, only, how):
+    async with service.connection() as conn:
+        async for piece in AuditReader(service.settings).export(conn, only, how):
             yield piece
 
 
 @router.post("/api/tasks/audit-logs/prune", response_model=PrunedShape)
 async def prune(asked: AskedBy, act: Prune) -> object:
     """Let the content of old entries go, at most 500 in one call; their hashes stay."""
-    writer, only = AuditWriter(asked.settings, asked.desk.listen), act.asked()
+    writer, only = AuditWriter(asked.settings, asked.service.listen), act.asked()
     before = datetime.now(UTC) - timedelta(days=act.older_than_days)
     if act.dry_run:
         found = await writer.prunable(asked.conn, before, only)

@@ -23,10 +23,9 @@ from holdfast.http.shapes import (
     WorkerShape,
 )
 from holdfast.ops.audit import AuditReader
-from holdfast.ops.dead import DeadFilter, DeadLetters
+from holdfast.ops.dead import DeadFilter
 from holdfast.store.browse import Browser, Totals
 from holdfast.store.limits import Limits
-from holdfast.store.operate import Operator
 from holdfast.store.schedules import Schedules
 
 router = APIRouter(route_class=Asking, tags=["board"])
@@ -91,7 +90,7 @@ async def ops(
 ) -> object:
     """Queues, workers, latest failures, dead letters, what operators did lately."""
     browser, conn = Browser(asked.settings), asked.conn
-    letters = DeadLetters(asked.settings, by=asked.by)
+    letters = asked.letters
     totals: Totals = await browser.totals(conn)
     return {
         "totals": totals,
@@ -115,27 +114,27 @@ async def queues(asked: AskedBy) -> object:
 @router.post("/api/queues/{name}/pause", response_model=DoneShape)
 async def pause_queue(asked: AskedBy, name: Name, act: PauseShape) -> object:
     """Let nothing of a queue start."""
-    await _operator(asked).pause_queue(asked.conn, name, act.reason, act.until)
+    await asked.operator.pause_queue(asked.conn, name, act.reason, act.until)
     return {"name": name, "done": True}
 
 
 @router.post("/api/queues/{name}/resume", response_model=DoneShape)
 async def resume_queue(asked: AskedBy, name: Name) -> object:
     """Let a queue start again."""
-    return {"name": name, "done": await _operator(asked).resume_queue(asked.conn, name)}
+    return {"name": name, "done": await asked.operator.resume_queue(asked.conn, name)}
 
 
 @router.post("/api/kinds/{name}/pause", response_model=DoneShape)
 async def pause_kind(asked: AskedBy, name: Name, act: PauseShape) -> object:
     """Let no task of a kind start."""
-    await _operator(asked).close_kind(asked.conn, name, act.reason, until=act.until)
+    await asked.operator.close_kind(asked.conn, name, act.reason, until=act.until)
     return {"name": name, "done": True}
 
 
 @router.post("/api/kinds/{name}/resume", response_model=DoneShape)
 async def resume_kind(asked: AskedBy, name: Name) -> object:
     """Let a kind start again."""
-    return {"name": name, "done": await _operator(asked).open_kind(asked.conn, name)}
+    return {"name": name, "done": await asked.operator.open_kind(asked.conn, name)}
 
 
 @router.get("/api/workers", response_model=list[WorkerShape])  # type: ignore[valid-type]
@@ -175,9 +174,5 @@ async def run_schedule(asked: AskedBy, name: Name) -> object:
     return {"name": name, "done": (await _schedules(asked).run(asked.conn, name)).created}
 
 
-def _operator(asked: AskedBy) -> Operator:
-    return Operator(asked.settings, asked.desk.listen, by=asked.by)
-
-
 def _schedules(asked: AskedBy) -> Schedules:
-    return Schedules(asked.settings, asked.desk.listen, by=asked.by)
+    return Schedules(asked.settings, asked.service.listen, by=asked.by)

@@ -21,10 +21,9 @@ from holdfast.http.shapes import (
     Text,
     Why,
 )
-from holdfast.ops.dead import FAILED, DeadLetters
+from holdfast.ops.dead import FAILED
 from holdfast.ops.driver import Driver
 from holdfast.ops.plan import How
-from holdfast.ops.plans import Plans
 
 router = APIRouter(route_class=Asking, tags=["dead letters"])
 
@@ -77,26 +76,22 @@ class RetriedBatch(Shape):
 @router.get("/api/tasks/dead-letters", response_model=Page[DeadLetterShape])  # type: ignore[valid-type]
 async def list_dead(asked: AskedBy, only: Annotated[ListFilter, Query()]) -> object:
     """Dead letters, the newest first."""
-    found = await DeadLetters(asked.settings, by=asked.by).page(
-        asked.conn, only.asked(FAILED), limit=only.limit, before=only.before
-    )
+    found = await asked.letters.page(asked.conn, only.asked(FAILED), limit=only.limit, before=only.before)
     return {"items": found, "next": found[-1].id if len(found) == only.limit else None}
 
 
 @router.get("/api/tasks/dead-letters/statistics", response_model=StatisticsShape)
 async def statistics(asked: AskedBy) -> object:
     """How many there are: all, by kind, by class, by reason, and the subjects with the most."""
-    return await DeadLetters(asked.settings, by=asked.by).statistics(asked.conn)
+    return await asked.letters.statistics(asked.conn)
 
 
 @router.get("/api/tasks/dead-letters/preview", response_model=PreviewShape)
 async def preview(asked: AskedBy, only: Annotated[PreviewFilter, Query()]) -> object:
     """What a redrive of these would do; nothing is done."""
     chosen = only.asked()
-    found = await _plans(asked).preview(asked.conn, chosen)
-    items = await DeadLetters(asked.settings, by=asked.by).page(
-        asked.conn, chosen, limit=only.page_size, offset=only.offset
-    )
+    found = await asked.plans.preview(asked.conn, chosen)
+    items = await asked.letters.page(asked.conn, chosen, limit=only.page_size, offset=only.offset)
     return {
         "total": found.tasks,
         "page": only.page,
@@ -113,7 +108,7 @@ async def preview(asked: AskedBy, only: Annotated[PreviewFilter, Query()]) -> ob
 @router.post("/api/tasks/dead-letters/retry", response_model=RetriedBatch)
 async def retry(asked: AskedBy, act: RetryShape) -> object:
     """Put them back to work at once, the oldest first: a plan without a canary, of at most 500."""
-    chosen, plans = act.asked(), _plans(asked)
+    chosen, plans = act.asked(), asked.plans
     limit = act.limit or (len(act.task_ids) if act.task_ids else LIMIT_DEFAULT)
     if act.dry_run:
         seen = await plans.preview(asked.conn, chosen)
@@ -121,7 +116,7 @@ async def retry(asked: AskedBy, act: RetryShape) -> object:
         return {"dry_run": True, "batch_id": None, "matched": matched, "retried": 0, "skipped": seen.excluded}
     plan = await plans.freeze(asked.conn, chosen, act.reason, How(limit=limit))
     await plans.start(asked.conn, plan.id)
-    await Driver(asked.settings, asked.handlers, asked.desk.listen).send_all(asked.conn, plan.id)
+    await Driver(asked.settings, asked.handlers, asked.service.listen).send_all(asked.conn, plan.id)
     done = await plans.show(asked.conn, plan.id)
     skipped = await plans.skips(asked.conn, plan.id)
     return {
@@ -131,7 +126,3 @@ async def retry(asked: AskedBy, act: RetryShape) -> object:
         "retried": done.sent,
         "skipped": {**plan.excluded, **skipped},
     }
-
-
-def _plans(asked: AskedBy) -> Plans:
-    return Plans(asked.settings, asked.desk.listen, by=asked.by, handlers=asked.handlers)

@@ -104,4 +104,4 @@ async def _detail(asked: AskedBy, fingerprint: str) -> dict[str, object]:
 
 
 def _groups(asked: AskedBy) -> Groups:
-    return Groups(asked.settings, asked.desk.listen, by=asked.by)
+    return Groups(asked.settings, asked.service.listen, by=asked.by)

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
-from holdfast.http.desk import Desk
+from holdfast.http.service import Service
 from holdfast.http.shapes import Shape
 from holdfast.store.migrate import require_current
 
@@ -25,7 +25,7 @@ async def healthy() -> object:
 @router.get("/readyz", response_model=HealthShape)
 async def ready(request: Request) -> object:
     """The database answers, at the version that this package needs."""
-    desk: Desk = request.app.state.desk
-    async with desk.connection() as conn, desk.bounded(conn, writes=False):
-        await require_current(conn, desk.settings.schema_name)
+    service: Service = request.app.state.service
+    async with service.connection() as conn, service.bounded(conn, writes=False):
+        await require_current(conn, service.settings.schema_name)
     return JSONResponse({"status": "ok"})

@@ -42,7 +42,7 @@ class PlanDetail(Shape):
 @router.get("/api/plans", response_model=list[PlanShape])  # type: ignore[valid-type]
 async def list_plans(asked: AskedBy, limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50) -> object:
     """The latest plans; those that wait for a second person say so in `shownState`."""
-    return [_shown(plan) for plan in await _plans(asked).latest(asked.conn, limit)]
+    return [_shown(plan) for plan in await asked.plans.latest(asked.conn, limit)]
 
 
 @router.post("/api/plans", response_model=PlanShape, status_code=201)
@@ -50,13 +50,13 @@ async def freeze(asked: AskedBy, new: NewPlan) -> object:
     """Freeze what the filter finds into a plan; nothing happens to the tasks before it is started."""
     how = How(new.canary, new.rate, new.stop_ratio, new.expires_hours * 3_600, new.limit)
     only = new.asked(RETRYABLE if new.cancelled else FAILED)
-    return _shown(await _plans(asked).freeze(asked.conn, only, new.reason, how, new.action))
+    return _shown(await asked.plans.freeze(asked.conn, only, new.reason, how, new.action))
 
 
 @router.get("/api/plans/{plan_id}", response_model=PlanDetail)
 async def show(asked: AskedBy, plan_id: PlanId) -> object:
     """How far it has come, and what became of its items."""
-    plans = _plans(asked)
+    plans = asked.plans
     view = await plans.show(asked.conn, plan_id)
     return await _detail(asked, plans, view)
 
@@ -64,13 +64,13 @@ async def show(asked: AskedBy, plan_id: PlanId) -> object:
 @router.post("/api/plans/{plan_id}/approve", response_model=PlanShape)
 async def approve(asked: AskedBy, plan_id: PlanId, act: Reasoned) -> object:
     """Say as a second person that it may start."""
-    return _shown(await _plans(asked).approve(asked.conn, plan_id, act.reason))
+    return _shown(await asked.plans.approve(asked.conn, plan_id, act.reason))
 
 
 @router.post("/api/plans/{plan_id}/start", response_model=PlanDetail)
 async def start(asked: AskedBy, plan_id: PlanId) -> object:
     """Let it begin; a worker does the rest."""
-    plans = _plans(asked)
+    plans = asked.plans
     view, drift = await plans.start(asked.conn, plan_id)
     return {"plan": _shown(view), "drift": drift, "skips": {}}
 
@@ -78,7 +78,7 @@ async def start(asked: AskedBy, plan_id: PlanId) -> object:
 @router.post("/api/plans/{plan_id}/pause", response_model=PlanDetail)
 async def pause(asked: AskedBy, plan_id: PlanId, act: Reasoned) -> object:
     """Send nothing more until it is resumed."""
-    plans = _plans(asked)
+    plans = asked.plans
     await plans.pause(asked.conn, plan_id, act.reason)
     return await _detail(asked, plans, await plans.show(asked.conn, plan_id))
 
@@ -86,7 +86,7 @@ async def pause(asked: AskedBy, plan_id: PlanId, act: Reasoned) -> object:
 @router.post("/api/plans/{plan_id}/resume", response_model=PlanDetail)
 async def resume(asked: AskedBy, plan_id: PlanId, act: Reasoned) -> object:
     """Go on where it was paused."""
-    plans = _plans(asked)
+    plans = asked.plans
     await plans.resume(asked.conn, plan_id, act.reason)
     return await _detail(asked, plans, await plans.show(asked.conn, plan_id))
 
@@ -94,7 +94,7 @@ async def resume(asked: AskedBy, plan_id: PlanId, act: Reasoned) -> object:
 @router.post("/api/plans/{plan_id}/abort", response_model=PlanDetail)
 async def abort(asked: AskedBy, plan_id: PlanId, act: Reasoned) -> object:
     """End it for good; what was sent stays sent, and is followed."""
-    plans = _plans(asked)
+    plans = asked.plans
     await plans.abort(asked.conn, plan_id, act.reason)
     return await _detail(asked, plans, await plans.show(asked.conn, plan_id))
 
@@ -106,7 +106,3 @@ async def _detail(asked: AskedBy, plans: Plans, view: PlanView) -> dict[str, obj
 
 def _shown(view: PlanView) -> dict[str, object]:
     return asdict(view) | {"shown_state": view.shown_state}
-
-
-def _plans(asked: AskedBy) -> Plans:
-    return Plans(asked.settings, asked.desk.listen, by=asked.by, handlers=asked.handlers)

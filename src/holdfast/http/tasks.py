@@ -24,7 +24,6 @@ from holdfast.http.shapes import (
     check_depth,
     task_shape,
 )
-from holdfast.ops.dead import DeadLetters
 from holdfast.store.bridges import bridge_async
 from holdfast.store.browse import Browser
 from holdfast.store.enqueue import Enqueuer
@@ -124,7 +123,7 @@ async def enqueue(asked: AskedBy, task: EnqueueShape) -> object:
         run_at=datetime.now(UTC) + timedelta(seconds=task.delay_seconds) if task.delay_seconds else None,
         max_attempts=task.max_attempts,
     )
-    (made,) = await Enqueuer(asked.settings, asked.desk.listen).enqueue(bridge_async(asked.conn), [new])
+    (made,) = await Enqueuer(asked.settings, asked.service.listen).enqueue(bridge_async(asked.conn), [new])
     return made
 
 
@@ -132,7 +131,7 @@ async def enqueue(asked: AskedBy, task: EnqueueShape) -> object:
 async def show(asked: AskedBy, task_id: TaskId) -> object:
     """One task with its attempts."""
     view = await Operator(asked.settings).show(asked.conn, task_id)
-    letters = DeadLetters(asked.settings, by=asked.by, handlers=asked.handlers)
+    letters = asked.letters
     attempts = await Browser(asked.settings).attempts(asked.conn, task_id)
     return task_shape(view, letters.shown(view.kind, view.payload), attempts)
 
@@ -148,34 +147,34 @@ async def why(asked: AskedBy, task_id: TaskId) -> object:
 @router.post("/api/tasks/{task_id}/retry", response_model=RetriedShape)
 async def retry(asked: AskedBy, task_id: TaskId, act: Reasoned) -> object:
     """Put a failed or cancelled task back to work, its counters cleared; says why where it cannot."""
-    return await _letters(asked).retry(asked.conn, [task_id], act.reason)
+    return await asked.letters.retry(asked.conn, [task_id], act.reason)
 
 
 @router.post("/api/tasks/{task_id}/edit", response_model=StateShape)
 async def edit(asked: AskedBy, task_id: TaskId, act: EditShape) -> object:
     """Give a dead letter another payload and put it back to work; the old one is kept."""
     check_depth(act.payload)
-    await _letters(asked).edit(asked.conn, task_id, json.dumps(act.payload), act.reason)
+    await asked.letters.edit(asked.conn, task_id, json.dumps(act.payload), act.reason)
     return {"id": task_id, "state": State.QUEUED}
 
 
 @router.post("/api/tasks/{task_id}/cancel", response_model=StateShape)
 async def cancel(asked: AskedBy, task_id: TaskId, act: Reasoned) -> object:
     """Cancel a task that waits; ask one that runs to stop."""
-    return {"id": task_id, "state": await _operator(asked).cancel(asked.conn, task_id, act.reason)}
+    return {"id": task_id, "state": await asked.operator.cancel(asked.conn, task_id, act.reason)}
 
 
 @router.post("/api/tasks/{task_id}/pause", response_model=StateShape)
 async def pause(asked: AskedBy, task_id: TaskId, act: Reasoned) -> object:
     """Keep a task that waits from starting."""
-    await _operator(asked).pause(asked.conn, task_id, act.reason)
+    await asked.operator.pause(asked.conn, task_id, act.reason)
     return {"id": task_id, "state": State.PAUSED}
 
 
 @router.post("/api/tasks/{task_id}/resume", response_model=StateShape)
 async def resume(asked: AskedBy, task_id: TaskId, act: Reasoned) -> object:
     """Let a paused task start again."""
-    await _operator(asked).resume(asked.conn, task_id, act.reason)
+    await asked.operator.resume(asked.conn, task_id, act.reason)
     return {"id": task_id, "state": State.QUEUED}
 
 
@@ -194,12 +193,4 @@ class ForgetShape(Shape):
 @router.post("/api/tasks/{task_id}/forget", response_model=ForgottenShape)
 async def forget(asked: AskedBy, task_id: TaskId, act: ForgetShape) -> object:
     """Let a dead letter go for good."""
-    return {"forgotten": await _letters(asked).forget(asked.conn, [task_id], act.reason)}
-
-
-def _operator(asked: AskedBy) -> Operator:
-    return Operator(asked.settings, asked.desk.listen, by=asked.by)
-
-
-def _letters(asked: AskedBy) -> DeadLetters:
-    return DeadLetters(asked.settings, asked.desk.listen, by=asked.by, handlers=asked.handlers)
+    return {"forgotten": await asked.letters.forget(asked.conn, [task_id], act.reason)}

@@ -56,6 +56,7 @@ class TokenView:
 class Bearer:
     """Whoever asks, once their token was found to be right."""
 
+    token: str
     name: str
     role: Role
 
@@ -115,7 +116,7 @@ class Tokens:
         if not hmac.compare_digest(bytes(kept), _hash(secret)) or expired or revoked:
             return None
         await conn.execute(self._sql["token_used"], {"id": token_id})
-        return Bearer(name, Role(role))
+        return Bearer(token_id, name, Role(role))
 
     async def _note(self, conn: Conn, action: Action, details: dict[str, object]) -> None:
         await self._audit.note(conn, action, Author(self._by, ""), details=details)

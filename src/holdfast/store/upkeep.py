@@ -10,6 +10,7 @@ from holdfast.config import Settings
 from holdfast.core.audit import PRUNE_BATCH, EntryFilter
 from holdfast.core.events import Listener, OwnerNeeded, PartitionsChanged, silent
 from holdfast.core.operated import GroupRegressed
+from holdfast.store.answers import Answers
 from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.followups import Followups
 from holdfast.store.operate import Operator
@@ -20,7 +21,6 @@ from holdfast.store.sql import load
 CANCELLED_DAYS = 30
 MINUTES_DAYS = 90
 FAILURE_HOURS_DAYS = 90
-ANSWERS_HOURS = 24
 PRUNE_LIMIT = 1_000
 ROLL_LIMIT = 10_000
 # In a round no longer is spent on one chore: what is left then is done in the next.
@@ -35,7 +35,7 @@ class Upkeep:
         self._schema = settings.schema_name
         self._sql = load("counts.sql", self._schema)
         self._failures = load("failures.sql", self._schema)
-        self._access = load("access.sql", self._schema)
+        self._answers = Answers(settings)
         self._audit = AuditWriter(settings, listen)
         self._audit_days = settings.audit_ttl_days
         self._operator = Operator(settings, listen, by="upkeep")
@@ -59,7 +59,7 @@ class Upkeep:
         await conn.execute(self._sql["prune_minutes"], {"now": now, "days": MINUTES_DAYS})
         await _all(lambda: self.roll_up_failures(conn, ROLL_LIMIT), ROLL_LIMIT)
         await conn.execute(self._failures["prune_failure_hours"], {"days": FAILURE_HOURS_DAYS})
-        await _all(lambda: self._prune_answers(conn, PRUNE_LIMIT), PRUNE_LIMIT)
+        await _all(lambda: self._answers.prune(conn, PRUNE_LIMIT), PRUNE_LIMIT)
         if self._audit_days:
             old = (now or datetime.now(UTC)) - timedelta(days=self._audit_days)
             author = Author("upkeep", f"older than {self._audit_days} days")
@@ -89,13 +89,6 @@ class Upkeep:
             self._listen(GroupRegressed(fingerprint))
         rolled: int = row[0]
         return rolled
-
-    async def _prune_answers(self, conn: Conn, limit: int) -> int:
-        values = {"hours": ANSWERS_HOURS, "limit": limit}
-        row = await (await conn.execute(self._access["prune_answers"], values)).fetchone()
-        assert row is not None, "a count always answers"
-        pruned: int = row[0]
-        return pruned
 
 
 async def _all(work: Callable[[], Awaitable[int]], limit: int) -> None:

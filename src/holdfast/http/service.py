@@ -17,10 +17,13 @@ from holdfast.core.events import Listener, silent
 from holdfast.core.handler import Handlers
 from holdfast.http.access import may
 from holdfast.http.problems import Refused
+from holdfast.ops.dead import DeadLetters
+from holdfast.ops.plans import Plans
 from holdfast.ops.tokens import Bearer, Role, Tokens
+from holdfast.store.operate import Operator
 from holdfast.store.pool import Conn
 
-ANYBODY = Bearer("anybody", Role.ADMIN)
+ANYBODY = Bearer("", "anybody", Role.ADMIN)
 STATEMENT_SECONDS = 3.0
 CONNECTIONS = 10
 CONNECT_SECONDS = 3.0
@@ -43,7 +46,7 @@ class Asked:
 
     conn: Conn
     bearer: Bearer
-    desk: "Desk"
+    service: "Service"
 
     @property
     def by(self) -> str:
@@ -53,12 +56,27 @@ class Asked:
     @property
     def settings(self) -> Settings:
         """Where the tasks live."""
-        return self.desk.settings
+        return self.service.settings
 
     @property
     def handlers(self) -> Handlers:
         """The kinds of the app, where one was named."""
-        return self.desk.handlers
+        return self.service.handlers
+
+    @property
+    def operator(self) -> Operator:
+        """Tasks, queues and kinds in the hands of whoever asks."""
+        return Operator(self.settings, self.service.listen, by=self.by)
+
+    @property
+    def letters(self) -> DeadLetters:
+        """Dead letters in their hands."""
+        return DeadLetters(self.settings, self.service.listen, by=self.by, handlers=self.handlers)
+
+    @property
+    def plans(self) -> Plans:
+        """Plans in their hands."""
+        return Plans(self.settings, self.service.listen, by=self.by, handlers=self.handlers)
 
 
 @dataclass(slots=True)
@@ -76,7 +94,7 @@ class _Bucket:
         return True
 
 
-class Desk:
+class Service:
     """One API process."""
 
     def __init__(
@@ -101,17 +119,16 @@ class Desk:
             kwargs={"autocommit": True, "application_name": "holdfast api", "prepare_threshold": None},
         )
 
-    async def open(self) -> None:
-        """Begin to keep connections."""
-        await self._pool.open()
-
     async def close(self) -> None:
-        """Let them go."""
+        """Let connections go."""
         await self._pool.close()
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Conn]:
         """One of the pool; a database that is away is said to be."""
+        if self._pool.closed:
+            # By whoever asks first: an app that is mounted in another is not told when that one starts.
+            await self._pool.open()
         try:
             async with self._pool.connection() as conn:
                 yield conn
@@ -129,7 +146,7 @@ class Desk:
     async def who(self, conn: Conn, request: Request, least: Role) -> Bearer:
         """Who asks; refused unless they may."""
         bearer = ANYBODY if self._auth is Auth.NONE else await self._bearer(conn, request)
-        if not self._buckets.setdefault(bearer.name, _Bucket()).take():
+        if not self._buckets.setdefault(bearer.token, _Bucket()).take():
             raise Refused(429, f"more than {RATE:g} requests a second with one token", {"Retry-After": "1"})
         if not may(bearer, least):
             raise Refused(403, f"this needs the role {least}, and yours is {bearer.role}")

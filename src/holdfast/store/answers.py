@@ -1,0 +1,50 @@
+"""Answers of the HTTP API, kept for whoever asks again: written in the commit of their effect."""
+
+from dataclasses import dataclass
+
+from holdfast.config import Settings
+from holdfast.store.pool import Conn
+from holdfast.store.sql import load
+
+HOURS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was told to whoever asked first; `asked` is the hash of what was asked."""
+
+    asked: bytes
+    status: int
+    media_type: str | None
+    body: bytes
+
+
+class Answers:
+    """The answers of one installation, by who asked and the key that they asked with."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._sql = load("access.sql", settings.schema_name)
+
+    async def before(self, conn: Conn, actor: str, key: str, asked: bytes) -> Answer | None:
+        """What was answered to this key; if nothing was, it is held until the caller commits."""
+        values = {"actor": actor, "key": key, "asked": asked}
+        if await (await conn.execute(self._sql["ask"], values)).fetchone() is not None:
+            return None
+        row = await (await conn.execute(self._sql["answered"], values)).fetchone()
+        assert row is not None, "whoever held the key has committed"
+        first, status, media_type, body = row
+        return Answer(bytes(first), status, media_type, bytes(body))
+
+    async def keep(self, conn: Conn, actor: str, key: str, answer: Answer) -> None:
+        """Write down what is told now."""
+        values = {"actor": actor, "key": key, "status": answer.status, "media_type": answer.media_type}
+        await conn.execute(self._sql["answer"], values | {"body": answer.body})
+
+    async def prune(self, conn: Conn, limit: int) -> int:
+        """Let those of yesterday go; answers how many."""
+        row = await (
+            await conn.execute(self._sql["prune_answers"], {"hours": HOURS, "limit": limit})
+        ).fetchone()
+        assert row is not None, "a count always answers"
+        pruned: int = row[0]
+        return pruned
