@@ -4,6 +4,7 @@
 from tests.fault import Fault
 
 TOKENS = "ops/tokens.py"
+OUTSIDE = "runtime/outside.py"
 
 HTTP = {
     "anybody-may": Fault("http/access.py", "return _RANK[bearer.role] >= _RANK[least_role]", "return True"),
@@ -33,6 +34,71 @@ HTTP = {
     "export-as-a-page": Fault(
         "http/audit.py", "media_type=_MEDIA_TYPES[only.format]", 'media_type="text/html"'
     ),
+    "cookie-for-scripts": Fault(
+        "http/sessions.py",
+        "begun.secret, httponly=True, secure=True",
+        "begun.secret, httponly=False, secure=True",
+    ),
+    "acts-without-their-word": Fault(
+        "http/service.py",
+        "if request.method not in SAFE and not hmac",
+        "if False and not hmac",
+    ),
+    "strangers-may-act": Fault(
+        "http/service.py",
+        "        refuse_strangers(request)\n        if self._auth is Auth.NONE:",
+        "        if self._auth is Auth.NONE:",
+    ),
+    "sessions-never-idle": Fault(
+        "store/access.sql", " and s.seen_at > now() - make_interval(secs => %(idle)s::double precision)", ""
+    ),
+    "sessions-for-ever": Fault("store/access.sql", "and s.expires_at > now() and s.seen_at", "and s.seen_at"),
+    "sessions-of-revoked-tokens": Fault(
+        "store/access.sql",
+        "and t.revoked_at is null and (t.expires_at is null or t.expires_at > now());",
+        ";",
+    ),
+    "any-proxy": Fault("http/service.py", "if peer not in self.addresses:", "if False:"),
+    "proxy-makes-admins": Fault("http/service.py", "name, roles[0])", "name, Role.ADMIN)"),
+    "names-of-others": Fault("http/service.py", "not in LOOPBACK:", "in ():"),
+    "report-by-anybody": Fault(
+        "store/tasks.sql",
+        "and r.fence = %(fence)s and r.worker = %(worker)s::uuid\n    for update",
+        "and r.fence = %(fence)s\n    for update",
+    ),
+    "report-twice-late": Fault(
+        OUTSIDE,
+        "            return await self._ended_before(conn, worker, held, outcome)",
+        "            return None",
+    ),
+    "outside-lease-for-ever": Fault(
+        "store/tasks.sql",
+        "w.token = %(token)s and w.lost_at is null and w.lease_expires_at > now()",
+        "w.token = %(token)s",
+    ),
+    "late-report-in-silence": Fault(
+        OUTSIDE, "            await self._store.refuse(conn, [(told, verdict)])\n", "            pass\n"
+    ),
+    "anybodys-worker": Fault("store/tasks.sql", "and w.token = %(token)s for update", "for update"),
+    "lost-claims-stay": Fault(OUTSIDE, "        await self._release_but(conn, worker, holding)\n", ""),
+    "outside-slots-leak": Fault(OUTSIDE, "        await self._rows.keep_slots(conn, worker, [claim])\n", ""),
+    "outside-slots-lost": Fault(
+        "store/outside.py", "conn, worker, EPOCH, _limits_of(held))", "conn, worker, EPOCH, {})"
+    ),
+    "reported-codes-forgotten": Fault(
+        "http/workers.py",
+        "return Fail(said.code or ErrorCode.EXECUTION_FAILED, said.reason)",
+        "return Fail(ErrorCode.EXECUTION_FAILED, said.reason)",
+    ),
+    "counts-of-the-dead-lost": Fault("runtime/tally.py", "        _sum_up(self._past, tally.read())\n", ""),
+    "never-ready": Fault("cli/watched.py", "well=supervisor.at_work > 0", "well=False"),
+    "classes-not-counted": Fault(
+        "observe/counted.py", 'verdict.failure.failure_class if verdict.failure else ""', '""'
+    ),
+    "totals-forgotten": Fault(
+        "store/counts.sql", "set tasks = t.tasks + excluded.tasks", "set tasks = excluded.tasks"
+    ),
+    "sample-not-shown": Fault("store/browse.py", "ready=larger(view.ready, ready)", "ready=view.ready"),
     "batch-waits-for-a-worker": Fault(
         "http/dead.py",
         "    await Driver(asked.settings, asked.handlers, asked.service.listen).send_all(asked.conn, plan.id)\n",

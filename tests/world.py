@@ -26,7 +26,7 @@ from holdfast.testing import TABLES
 
 LEASE_SECONDS = 30.0
 AUDIT = ("audit_log", "audit_unsealed", "audit_seals", "audit_pruned")
-ACCESS = ("api_tokens", "api_answers")
+ACCESS = ("api_sessions", "api_tokens", "api_answers")
 
 # Nothing in two places, nothing nowhere, nothing counted wrong. Each line names a broken promise.
 INVARIANTS = """

@@ -40,7 +40,8 @@ from holdfast.store.tasks import TaskStore
 TABLES = (
     "tasks", "ready", "waiting", "running", "cancel_requests", "wakes", "followups", "buckets", "turns",
     "slots", "rates", "queues", "schedules", "sweeps", "workers", "maintenance", "task_keys",
-    "settled_deltas", "settled_minutes", "task_history", "task_attempts", "task_edits", "failure_groups",
+    "settled_deltas", "settled_minutes", "settled_totals", "samples",
+    "task_history", "task_attempts", "task_edits", "failure_groups",
     "failure_deltas", "failure_hours", "plans", "plan_items", "plan_skips", "plan_outcomes",
 )  # fmt: skip
 _LEASE_SECONDS = 3_600.0

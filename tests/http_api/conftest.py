@@ -1,8 +1,11 @@
 """The API over the test's own database, asked by people of every role."""
 
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,7 +17,11 @@ from holdfast.config import Settings
 from holdfast.http.application import create
 from holdfast.ops.tokens import Role, Tokens
 from tests.ops.conftest import Shift, shift_of
+from tests.tree import free_port, until_true
 from tests.world import World
+
+APP = "tests.apps:app"
+ROOT = Path(__file__).parent.parent.parent
 
 
 @dataclass(slots=True)
@@ -72,3 +79,30 @@ async def api(world: World) -> AsyncIterator[Api]:
             httpx.AsyncClient(transport=transport, base_url="http://api.test")
         )
         yield Api(app, client, tokens, shift)
+
+
+@pytest.fixture
+async def served(world: World, url: str) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of an API that runs as a process of its own."""
+    token = await Tokens(Settings(database_url=url), by="test").create(world.conn, "ada", Role.ADMIN, None)
+    port = free_port()
+    process = subprocess.Popen(  # noqa: ASYNC220 (it is to outlive this call)
+        [sys.executable, "-m", "holdfast", "api", APP, "--port", str(port)],
+        env={"HOLDFAST_DATABASE_URL": url, "PATH": "/usr/bin:/bin", "HOLDFAST_TEST_RECORD": "/dev/null"},
+        cwd=ROOT,
+    )
+    headers = {"Authorization": f"Bearer {token.token}"}
+    try:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers) as client:
+
+            async def ready() -> bool:
+                try:
+                    return (await client.get("/readyz")).status_code == 200
+                except httpx.ConnectError:
+                    return False
+
+            await until_true(ready, 20, "the API")
+            yield client
+    finally:
+        process.terminate()
+        assert process.wait(10) in {0, -15}

@@ -1,56 +1,13 @@
 """The API and a worker started for real, as processes: what T14 describes, from the outside."""
 
-import socket
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
 
-from holdfast.config import Settings
-from holdfast.ops.tokens import Role, Tokens
 from tests.tree import Tree, until_true
 from tests.world import World
-
-APP = "tests.apps:app"
-ROOT = Path(__file__).parent.parent.parent
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
-
-
-@pytest.fixture
-async def served(world: World, url: str) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of an API that runs as a process of its own."""
-    token = await Tokens(Settings(database_url=url), by="test").create(world.conn, "ada", Role.ADMIN, None)
-    port = _free_port()
-    process = subprocess.Popen(  # noqa: ASYNC220 (it is to outlive this call)
-        [sys.executable, "-m", "holdfast", "api", APP, "--port", str(port)],
-        env={"HOLDFAST_DATABASE_URL": url, "PATH": "/usr/bin:/bin", "HOLDFAST_TEST_RECORD": "/dev/null"},
-        cwd=ROOT,
-    )
-    headers = {"Authorization": f"Bearer {token.token}"}
-    try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers) as client:
-
-            async def ready() -> bool:
-                try:
-                    return (await client.get("/readyz")).status_code == 200
-                except httpx.ConnectError:
-                    return False
-
-            await until_true(ready, 20, "the API")
-            yield client
-    finally:
-        process.terminate()
-        assert process.wait(10) in {0, -15}
 
 
 @pytest.mark.requirement("T9", "T10", "T11", "T12")

@@ -15,13 +15,14 @@ from holdfast.store.pool import Conn
 
 HOST = "127.0.0.1"
 PORT = 8_410
+RATE = 50.0
 
 
 async def _nothing(_: Conn, __: Settings) -> None:
     """Only whether the database is there, at its version."""
 
 
-def api(
+def api(  # noqa: PLR0913 (one for each option)
     app: Annotated[
         str | None,
         typer.Argument(
@@ -33,21 +34,49 @@ def api(
     no_auth: Annotated[
         bool, typer.Option("--no-auth", help="Whoever reaches it is an admin; on this machine only.")
     ] = False,
+    rate: Annotated[
+        float,
+        typer.Option(envvar="HOLDFAST_API_RATE", min=1, help="Requests a second that one token may send."),
+    ] = RATE,
+    proxy: Annotated[
+        str,
+        typer.Option(
+            envvar="HOLDFAST_API_PROXY",
+            help="Addresses of a proxy that knows the people, with commas; others are refused then.",
+        ),
+    ] = "",
+    proxy_user: Annotated[
+        str, typer.Option(envvar="HOLDFAST_API_PROXY_USER", help="The header with which it says who.")
+    ] = "X-Forwarded-User",
+    proxy_groups: Annotated[
+        str, typer.Option(envvar="HOLDFAST_API_PROXY_GROUPS", help="And the one with their groups.")
+    ] = "X-Forwarded-Groups",
 ) -> None:
     """Serve the HTTP API; `holdfast token create` makes a token for it."""
     try:
         import uvicorn
 
         from holdfast.http.application import create
-        from holdfast.http.service import Auth
+        from holdfast.http.service import Auth, Proxy
     except ImportError as error:
         raise Misused(f"the HTTP API needs what holdfast[api] installs: {error}") from error
     if no_auth and not _is_loopback(host):
         raise Misused(f"--no-auth makes everybody an admin: it is for this machine alone, not for {host}")
+    trusted = frozenset(one.strip() for one in proxy.split(",") if one.strip())
+    if no_auth and trusted:
+        raise Misused("choose one of --no-auth and --proxy")
     settings = Settings() if app is None else load(app).settings
     on_database(_nothing, settings=settings)
-    made = create(settings, handlers_of(app), auth=Auth.NONE if no_auth else Auth.TOKENS, listen=LogLines())
-    uvicorn.run(made, host=host, port=port, log_level="warning", server_header=False, date_header=True)
+    made = create(
+        settings,
+        handlers_of(app),
+        auth=Auth.NONE if no_auth else Auth.PROXY if trusted else Auth.TOKENS,
+        listen=LogLines(),
+        rate=rate,
+        proxy=Proxy(trusted, proxy_user, proxy_groups) if trusted else None,
+    )
+    # Whom a proxy speaks for is asked of no header but its own: uvicorn must not take the address from one.
+    uvicorn.run(made, host=host, port=port, log_level="warning", server_header=False, proxy_headers=False)
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""The entry of an executor: `python -m holdfast.cli.executor APP WORKER WIRE FLIGHT PARENT`.
+"""The entry of an executor: `python -m holdfast.cli.executor APP WORKER WIRE FLIGHT PARENT TALLY`.
 
 Started by a supervisor, with the options in its environment. It composes what runs tasks.
 """
@@ -12,13 +12,16 @@ import sys
 import traceback
 
 from holdfast.cli.load import load
+from holdfast.core.events import both
+from holdfast.observe.counted import Counted
 from holdfast.observe.log import LogLines
-from holdfast.runtime.child import OPTIONS_VARIABLE
+from holdfast.runtime.child import NO_TALLY, OPTIONS_VARIABLE
 from holdfast.runtime.executor import Executor
 from holdfast.runtime.flight import FlightRecord
 from holdfast.runtime.options import WorkerOptions
 from holdfast.runtime.process import die_with_parent
 from holdfast.runtime.solo import SoloServer
+from holdfast.runtime.tally import Tally
 from holdfast.runtime.wire import Wire
 from holdfast.store.tasks import TaskStore
 
@@ -27,26 +30,27 @@ FAILED = 1
 
 def main() -> None:
     """Run until the supervisor says otherwise; threads that do not end are left behind."""
-    path, worker, wire, flight, parent = sys.argv[1:]
+    path, worker, wire, flight, parent, tally = sys.argv[1:]
     die_with_parent(int(parent))
     # Handlers that do nothing, rather than ignoring: what a task starts must not inherit deafness.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
     options = WorkerOptions.from_json(json.loads(os.environ.pop(OPTIONS_VARIABLE)))
-    asyncio.run(_run(path, worker, Wire(socket.socket(fileno=int(wire))), int(flight), options))
+    asyncio.run(_run(path, worker, Wire(socket.socket(fileno=int(wire))), int(flight), int(tally), options))
 
 
-async def _run(path: str, worker: str, wire: Wire, flight: int, options: WorkerOptions) -> None:
+async def _run(path: str, worker: str, wire: Wire, flight: int, tally: int, options: WorkerOptions) -> None:
     app = load(path)
     await wire.open()
-    app.listener = lines = LogLines()
+    lines = LogLines()
+    app.listener = lines if tally == NO_TALLY else both(lines, Counted(Tally(tally)))
     solo = SoloServer([sys.executable, "-m", "holdfast.cli.solo", path])
     executor = Executor(
         worker,
         options,
         app.handlers,
-        TaskStore(app.settings, lines),
+        TaskStore(app.settings, app.listener),
         wire,
         FlightRecord(flight, options.concurrency),
         solo,

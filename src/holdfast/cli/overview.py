@@ -61,7 +61,8 @@ def status(as_json: AsJson = False) -> None:
     )
     last = f", the last {ago(totals.last_failure_at)}" if totals.last_failure_at else ""
     done = f"{totals.completed_last_hour} completed in the last hour"
-    say(f"{totals.failed} failed{last}; {totals.paused} paused; {done}")
+    about = "" if totals.exact else "about "
+    say(f"{about}{totals.failed} failed{last}; {totals.paused} paused; {done}")
     show_table(
         ["failed", "kind", "when", "code", "message"],
         [(one.id, one.kind, one.ended_at, one.error_code, first_line(one.error)) for one in found.failures],

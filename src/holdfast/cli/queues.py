@@ -28,7 +28,7 @@ def list_queues(as_json: AsJson = False) -> None:
         show_json(found)
         return
     show_table(
-        ["queue", "ready", "scheduled", "waiting", "running", "oldest", "workers", "paused"],
+        ["queue", "ready", "scheduled", "waiting", "running", "oldest", "workers", "counted", "paused"],
         [
             (
                 q.name,
@@ -38,6 +38,7 @@ def list_queues(as_json: AsJson = False) -> None:
                 q.running,
                 q.oldest_at,
                 q.workers,
+                "now" if q.exact else q.counted_at or "at least",
                 q.paused,
             )
             for q in found

@@ -12,9 +12,11 @@ import typer
 from holdfast.cli.describe import describe
 from holdfast.cli.overview import list_workers
 from holdfast.cli.screen import AsJson
+from holdfast.cli.watched import Watched
 from holdfast.config import Settings
 from holdfast.core.decide import MAX_ATTEMPTS_DEFAULT
 from holdfast.core.errors import NotAllowed
+from holdfast.core.events import both
 from holdfast.core.task import RESERVED_QUEUE, TIMEOUT_SECONDS
 from holdfast.observe.log import LogLines
 from holdfast.runtime.options import Until, WorkerOptions
@@ -93,6 +95,18 @@ def worker(  # noqa: PLR0913 (one for each option)
             envvar="HOLDFAST_UNROUTABLE", min=0.0, help="Seconds before a task that no worker can run fails."
         ),
     ] = 600.0,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            envvar="HOLDFAST_METRICS_PORT",
+            min=1,
+            max=65_535,
+            help="Serve /metrics, /healthz and /readyz there, to anybody.",
+        ),
+    ] = None,
+    metrics_host: Annotated[
+        str, typer.Option(envvar="HOLDFAST_METRICS_HOST", help="On which address.")
+    ] = "127.0.0.1",
     once: Annotated[bool, typer.Option("--once", help="Run one task, if there is one, and leave.")] = False,
     until_empty: Annotated[
         bool, typer.Option("--until-empty", help="Leave when there is nothing to run now.")
@@ -138,10 +152,14 @@ def worker(  # noqa: PLR0913 (one for each option)
         until=Until.ONCE if once else Until.EMPTY if until_empty else Until.STOPPED,
     )
     lines = LogLines()
-    asyncio.run(_supervise(options, app, TaskStore(settings, lines), lines))
+    watched = None if metrics_port is None else Watched(metrics_host, metrics_port)
+    listen = lines if watched is None else both(lines, watched.counted)
+    asyncio.run(_supervise(options, app, TaskStore(settings, listen), lines, watched))
 
 
-async def _supervise(options: WorkerOptions, app: str, store: TaskStore, lines: LogLines) -> None:
+async def _supervise(
+    options: WorkerOptions, app: str, store: TaskStore, lines: LogLines, watched: Watched | None
+) -> None:
     # A server that is away is waited for. One that is there must have this database, and our tables.
     try:
         async with await connect(options.url) as conn:
@@ -152,7 +170,11 @@ async def _supervise(options: WorkerOptions, app: str, store: TaskStore, lines: 
         hopeless = ("does not exist", "authentication failed", "no password supplied")
         if isinstance(error, psycopg.ProgrammingError) or any(text in str(error) for text in hopeless):
             raise away(options.url, error) from error
-    status = await Supervisor(options, [sys.executable, "-m", "holdfast.cli.executor", app], store).run()
+    command = [sys.executable, "-m", "holdfast.cli.executor", app]
+    supervisor = Supervisor(options, command, store, None if watched is None else watched.tallies)
+    if watched is not None:
+        await watched.serve(supervisor)
+    status = await supervisor.run()
     lines.flush()
     # No waiting for what still runs in this process, and no cancelling of it: commits are never cancelled.
     sys.stdout.flush()

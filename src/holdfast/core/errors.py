@@ -8,6 +8,7 @@
     ├── PlanRefused       the plan's state does not allow it
     ├── GroupNotFound     no group has this fingerprint
     ├── TokenNotFound     no token has this id, or it was revoked
+    ├── WorkerNotFound    no outside worker of this token has a lease under this id
     ├── MoveRefused       the task's state does not allow the move
     ├── TaskContended     others change the task at the same moments: nothing was done
     ├── PayloadTooLarge   a payload past the limit
@@ -63,6 +64,16 @@ class TokenNotFound(HoldfastError):
 
     def __init__(self, token_id: str) -> None:
         super().__init__(f"there is no token {token_id} that could be revoked")
+
+
+class WorkerNotFound(HoldfastError):
+    """No outside worker of this token has a lease under this id."""
+
+    def __init__(self, worker: str) -> None:
+        super().__init__(
+            f"worker {worker} has no lease here: it ended, or another token entered it; "
+            "drop what it held and enter again with POST /api/workers"
+        )
 
 
 class PlanNotFound(HoldfastError):

@@ -274,3 +274,13 @@ class Listener(Protocol):
 
 def silent(event: Event, /) -> None:
     """Hear nothing: the listener of those who want none."""
+
+
+def both(first: Listener, second: Listener) -> Listener:
+    """Two listeners as one."""
+
+    def hear(event: Event, /) -> None:
+        first(event)
+        second(event)
+
+    return hear

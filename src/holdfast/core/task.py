@@ -176,6 +176,8 @@ class TaskView:
     dead_reason: DeadReason | None
     mark_reason: str | None
     error: ErrorMark | None
+    # Of the worker that has it: it is given to somebody else once that has passed.
+    lease_expires_at: datetime | None = None
 
     @property
     def is_failed(self) -> bool:

@@ -28,6 +28,7 @@ ROUTES: dict[tuple[str, str], Role] = {
     ("POST", "/api/tasks/{task_id}/pause"): Role.OPERATOR,
     ("POST", "/api/tasks/{task_id}/resume"): Role.OPERATOR,
     ("POST", "/api/tasks/{task_id}/forget"): Role.ADMIN,
+    ("POST", "/api/tasks/{task_id}/reveal"): Role.ADMIN,
     ("GET", "/api/groups"): Role.VIEWER,
     ("GET", "/api/groups/{fingerprint}"): Role.VIEWER,
     ("POST", "/api/groups/{fingerprint}/ignore"): Role.OPERATOR,
@@ -48,15 +49,27 @@ ROUTES: dict[tuple[str, str], Role] = {
     ("POST", "/api/kinds/{name}/pause"): Role.OPERATOR,
     ("POST", "/api/kinds/{name}/resume"): Role.OPERATOR,
     ("GET", "/api/limits"): Role.VIEWER,
+    ("POST", "/api/limits"): Role.OPERATOR,
+    ("POST", "/api/limits/clear"): Role.OPERATOR,
     ("GET", "/api/workers"): Role.VIEWER,
     ("GET", "/api/schedules"): Role.VIEWER,
     ("POST", "/api/schedules/{name}/pause"): Role.OPERATOR,
     ("POST", "/api/schedules/{name}/resume"): Role.OPERATOR,
     ("POST", "/api/schedules/{name}/run"): Role.OPERATOR,
+    ("POST", "/api/schedules/{name}/remove"): Role.OPERATOR,
     ("GET", "/api/me"): Role.VIEWER,
+    ("GET", "/api/live"): Role.VIEWER,
+    ("GET", "/metrics"): Role.VIEWER,
+    ("POST", "/api/workers"): Role.WORKER,
+    ("POST", "/api/workers/{worker_id}/claim"): Role.WORKER,
+    ("POST", "/api/workers/{worker_id}/heartbeat"): Role.WORKER,
+    ("POST", "/api/workers/{worker_id}/leave"): Role.WORKER,
+    ("POST", "/api/tasks/{task_id}/report"): Role.WORKER,
 }
-# For whoever asks: they say nothing but whether we are there.
-OPEN = frozenset({("GET", "/healthz"), ("GET", "/readyz")})
+# For whoever asks: they say nothing but whether we are there, or look at who asks by themselves.
+OPEN = frozenset(
+    {("GET", "/healthz"), ("GET", "/readyz"), ("POST", "/api/session"), ("DELETE", "/api/session")}
+)
 
 
 class RouteNotInTable(HoldfastError):

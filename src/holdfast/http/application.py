@@ -9,15 +9,26 @@ from fastapi import FastAPI
 from holdfast.config import Settings
 from holdfast.core.events import Listener, silent
 from holdfast.core.handler import Handlers
-from holdfast.http import audit, board, dead, groups, plans, problems, tasks
+from holdfast.http import audit, board, dead, groups, live, metrics, plans, problems, tasks, workers
 from holdfast.http.access import check
 from holdfast.http.bounds import Bounds
 from holdfast.http.health import router as health
 from holdfast.http.problems import MEDIA_TYPE, Problem
-from holdfast.http.service import Auth, Service
+from holdfast.http.service import RATE, Auth, Proxy, Service
+from holdfast.http.sessions import router as sessions
 
 # Fixed paths before those that take an id.
-ROUTERS = (dead.router, audit.router, board.router, tasks.router, groups.router, plans.router)
+ROUTERS = (
+    dead.router,
+    audit.router,
+    board.router,
+    tasks.router,
+    groups.router,
+    plans.router,
+    workers.router,
+    metrics.router,
+    live.router,
+)
 _PROBLEMS = {400, 401, 403, 404, 409, 413, 415, 422, 429, 503}
 
 
@@ -27,9 +38,11 @@ def create(
     *,
     auth: Auth = Auth.TOKENS,
     listen: Listener = silent,
+    rate: float = RATE,
+    proxy: Proxy | None = None,
 ) -> FastAPI:
     """The API over one installation; `handlers` are the app's, for guards, payload checks and secrets."""
-    service = Service(settings, handlers, auth, listen)
+    service = Service(settings, handlers, auth, listen, rate, proxy)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -50,7 +63,8 @@ def create(
         },
     )
     app.state.service = service
-    for router in (*ROUTERS, health):
+    app.state.live = live.Live(service)
+    for router in (*ROUTERS, health, sessions):
         check(router)
         app.include_router(router)
     problems.install(app)

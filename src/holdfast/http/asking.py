@@ -8,8 +8,10 @@ from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 
 from holdfast.http.access import least
+from holdfast.http.origin import SAFE
 from holdfast.http.problems import Refused
 from holdfast.http.service import Asked, Service
+from holdfast.ops.tokens import Role
 from holdfast.store.answers import Answer, Answers
 
 KEY_HEADER = "Idempotency-Key"
@@ -26,14 +28,16 @@ class Asking(APIRoute):
 
         async def handle(request: Request) -> Response:
             service: Service = request.app.state.service
-            writes = request.method not in {"GET", "HEAD"}
+            writes = request.method not in SAFE
             role = least(request.method, path)
             assert role is not None, "open routes are no routes of this class"
             async with service.connection() as conn:
                 bearer = await service.who(conn, request, role)
                 asked = request.state.asked = Asked(conn, bearer, service)
                 async with service.bounded(conn, writes=writes):
-                    key = request.headers.get(KEY_HEADER) if writes else None
+                    # A worker's calls are safe to repeat by themselves.
+                    keyed = writes and role is not Role.WORKER
+                    key = request.headers.get(KEY_HEADER) if keyed else None
                     if key is None:
                         return await inner(request)
                     return await _once(asked, request, key, inner)

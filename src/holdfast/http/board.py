@@ -3,10 +3,11 @@
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field
 
 from holdfast.core.audit import EntryFilter
+from holdfast.core.limit import Limit, Scope
 from holdfast.core.state import State
 from holdfast.http.asking import AskedBy, Asking
 from holdfast.http.shapes import (
@@ -47,6 +48,30 @@ class DoneShape(Shape):
     done: bool
 
 
+class NamedShape(Shape):
+    """The full name of a limit."""
+
+    name: str
+
+
+class LimitOfShape(Shape):
+    """Which limit."""
+
+    scope: Scope
+    name: Annotated[
+        str, Field(min_length=1, max_length=200, description="The kind, the queue, or KIND/FIELD=VALUE.")
+    ]
+
+
+class SetLimitShape(LimitOfShape):
+    """What may run at once, what may start in a window, the weight of a turn."""
+
+    running: Annotated[int | None, Field(ge=0, le=1_000_000)] = None
+    rate: Annotated[str | None, Field(max_length=50, description="100/s, 20/10s, 500/h.")] = None
+    burst: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
+    weight: Annotated[float, Field(ge=1, le=1_000)] = 1.0
+
+
 class TotalsShape(Shape):
     """The whole in four figures."""
 
@@ -54,6 +79,10 @@ class TotalsShape(Shape):
     paused: int
     completed_last_hour: int
     last_failure_at: datetime | None
+    counted_at: Annotated[
+        datetime | None, Field(description="Where there are too many to count for each who asks.")
+    ]
+    exact: bool
 
 
 class OpsShape(Shape):
@@ -73,12 +102,16 @@ class MeShape(Shape):
 
     name: str
     role: str
+    csrf_token: Annotated[
+        str | None, Field(description="In a session: what every act must carry as X-CSRF-Token.")
+    ]
 
 
 @router.get("/api/me", response_model=MeShape)
-async def me(asked: AskedBy) -> object:
+async def me(request: Request, asked: AskedBy) -> object:
     """Who you are, and what you may."""
-    return {"name": asked.bearer.name, "role": asked.bearer.role}
+    csrf = getattr(request.state, "csrf", None)
+    return {"name": asked.bearer.name, "role": asked.bearer.role, "csrf_token": csrf}
 
 
 @router.get("/api/tasks/ops", response_model=OpsShape)
@@ -96,7 +129,7 @@ async def ops(
         "totals": totals,
         "queues": await browser.queues(conn),
         "workers": await browser.workers(conn),
-        "kinds": (await letters.statistics(conn)).by_kind,
+        "kinds": (await letters.statistics(conn, quick=True)).by_kind,
         "latest_failures": await browser.tasks(conn, state=State.FAILED, limit=limit),
         "dead_letters": await letters.page(conn, DeadFilter(), limit=limit),
         "recent_audit_logs": await AuditReader(asked.settings).page(
@@ -149,6 +182,21 @@ async def limits(asked: AskedBy) -> object:
     return await Limits(asked.settings, by=asked.by).show(asked.conn)
 
 
+@router.post("/api/limits", response_model=NamedShape)
+async def set_limit(asked: AskedBy, wanted: SetLimitShape) -> object:
+    """Set or change a limit, on all workers together; what runs goes on."""
+    limit = Limit(wanted.running, wanted.rate, wanted.burst, wanted.weight)
+    limits = Limits(asked.settings, asked.service.listen, by=asked.by)
+    return {"name": await limits.set(asked.conn, wanted.scope, wanted.name, limit)}
+
+
+@router.post("/api/limits/clear", response_model=DoneShape)
+async def clear_limit(asked: AskedBy, wanted: LimitOfShape) -> object:
+    """Let everything run again."""
+    limits = Limits(asked.settings, asked.service.listen, by=asked.by)
+    return {"name": wanted.name, "done": await limits.clear(asked.conn, wanted.scope, wanted.name)}
+
+
 @router.get("/api/schedules", response_model=list[ScheduleShape])  # type: ignore[valid-type]
 async def schedules(asked: AskedBy) -> object:
     """Every schedule, and when it fires next."""
@@ -166,6 +214,13 @@ async def pause_schedule(asked: AskedBy, name: Name, act: Reasoned) -> object:
 async def resume_schedule(asked: AskedBy, name: Name) -> object:
     """Let it fire again."""
     return {"name": name, "done": await _schedules(asked).resume(asked.conn, name)}
+
+
+@router.post("/api/schedules/{name}/remove", response_model=DoneShape)
+async def remove_schedule(asked: AskedBy, name: Name) -> object:
+    """Forget it; code that still declares it makes it anew when a worker starts."""
+    await _schedules(asked).remove(asked.conn, name)
+    return {"name": name, "done": True}
 
 
 @router.post("/api/schedules/{name}/run", response_model=DoneShape)

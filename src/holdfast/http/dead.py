@@ -28,6 +28,7 @@ from holdfast.ops.plan import How
 router = APIRouter(route_class=Asking, tags=["dead letters"])
 
 LIMIT_DEFAULT = 50
+PREVIEW_MAX = 100_000
 
 
 class ListFilter(Filter):
@@ -61,6 +62,7 @@ class PreviewShape(Shape):
     money_effect: Decimal | None
     needs_approval: bool
     unguarded: list[str]
+    exact: Annotated[bool, Field(description="Otherwise there are at least so many; a plan counts them all.")]
 
 
 class RetriedBatch(Shape):
@@ -83,14 +85,14 @@ async def list_dead(asked: AskedBy, only: Annotated[ListFilter, Query()]) -> obj
 @router.get("/api/tasks/dead-letters/statistics", response_model=StatisticsShape)
 async def statistics(asked: AskedBy) -> object:
     """How many there are: all, by kind, by class, by reason, and the subjects with the most."""
-    return await asked.letters.statistics(asked.conn)
+    return await asked.letters.statistics(asked.conn, quick=True)
 
 
 @router.get("/api/tasks/dead-letters/preview", response_model=PreviewShape)
 async def preview(asked: AskedBy, only: Annotated[PreviewFilter, Query()]) -> object:
     """What a redrive of these would do; nothing is done."""
     chosen = only.asked()
-    found = await asked.plans.preview(asked.conn, chosen)
+    found = await asked.plans.preview(asked.conn, chosen, most=PREVIEW_MAX)
     items = await asked.letters.page(asked.conn, chosen, limit=only.page_size, offset=only.offset)
     return {
         "total": found.tasks,
@@ -102,6 +104,7 @@ async def preview(asked: AskedBy, only: Annotated[PreviewFilter, Query()]) -> ob
         "money_effect": found.money_effect,
         "needs_approval": found.needs_approval,
         "unguarded": found.unguarded,
+        "exact": found.exact,
     }
 
 
@@ -111,7 +114,7 @@ async def retry(asked: AskedBy, act: RetryShape) -> object:
     chosen, plans = act.asked(), asked.plans
     limit = act.limit or (len(act.task_ids) if act.task_ids else LIMIT_DEFAULT)
     if act.dry_run:
-        seen = await plans.preview(asked.conn, chosen)
+        seen = await plans.preview(asked.conn, chosen, most=PREVIEW_MAX)
         matched = min(seen.tasks, limit)
         return {"dry_run": True, "batch_id": None, "matched": matched, "retried": 0, "skipped": seen.excluded}
     plan = await plans.freeze(asked.conn, chosen, act.reason, How(limit=limit))

@@ -24,6 +24,7 @@ from holdfast.core.errors import (
     TaskContended,
     TaskNotFound,
     TokenNotFound,
+    WorkerNotFound,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -33,6 +34,7 @@ _STATUS: tuple[tuple[type[HoldfastError], int], ...] = (
     (GroupNotFound, 404),
     (ScheduleNotFound, 404),
     (TokenNotFound, 404),
+    (WorkerNotFound, 404),
     (MoveRefused, 409),
     (PlanRefused, 409),
     (TaskContended, 409),

@@ -1,5 +1,6 @@
 """What every request needs: a connection of a pool of its own, the settings, the app's kinds, who asks."""
 
+import hmac
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,9 +17,11 @@ from holdfast.config import Settings
 from holdfast.core.events import Listener, silent
 from holdfast.core.handler import Handlers
 from holdfast.http.access import may
+from holdfast.http.origin import SAFE, refuse_strangers
 from holdfast.http.problems import Refused
 from holdfast.ops.dead import DeadLetters
 from holdfast.ops.plans import Plans
+from holdfast.ops.sessions import Sessions
 from holdfast.ops.tokens import Bearer, Role, Tokens
 from holdfast.store.operate import Operator
 from holdfast.store.pool import Conn
@@ -27,10 +30,17 @@ ANYBODY = Bearer("", "anybody", Role.ADMIN)
 STATEMENT_SECONDS = 3.0
 CONNECTIONS = 10
 CONNECT_SECONDS = 3.0
-# For each token: so many requests a second, and so many at once after a pause.
+# For each token: so many requests a second, and four seconds' worth of them at once after a pause. A token
+# of workers is that of a fleet.
 RATE = 50.0
-BURST = 200.0
+WORKERS_RATE = 1_000.0
+BURST_SECONDS = 4.0
 _BOUNDS = "select set_config('statement_timeout', %s, true), set_config('transaction_read_only', %s, true)"
+
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+COOKIE = "__Host-holdfast"
+CSRF_HEADER = "X-CSRF-Token"
 
 
 class Auth(StrEnum):
@@ -38,6 +48,28 @@ class Auth(StrEnum):
 
     TOKENS = "tokens"
     NONE = "none"
+    PROXY = "proxy"
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """Somebody in front who knows the people: from which addresses it is believed, and where it says who."""
+
+    addresses: frozenset[str]
+    user_header: str = "X-Forwarded-User"
+    groups_header: str = "X-Forwarded-Groups"
+
+    def bearer(self, request: Request) -> Bearer:
+        """Whoever it says; their role is that of their highest group, `holdfast-operator` and so on."""
+        peer = "" if request.client is None else request.client.host
+        if peer not in self.addresses:
+            raise Refused(401, "this API is asked through its proxy")
+        name = request.headers.get(self.user_header, "")
+        groups = {group.strip() for group in request.headers.get(self.groups_header, "").split(",")}
+        roles = [role for role in (Role.ADMIN, Role.OPERATOR, Role.VIEWER) if f"holdfast-{role}" in groups]
+        if not name or not roles:
+            raise Refused(403, "you are in no group of this API: holdfast-viewer, -operator or -admin")
+        return Bearer(f"proxy:{name}", name, roles[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +113,16 @@ class Asked:
 
 @dataclass(slots=True)
 class _Bucket:
-    left: float = BURST
+    rate: float
+    left: float = field(init=False)
     at: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.left = self.rate * BURST_SECONDS
 
     def take(self) -> bool:
         now = time.monotonic()
-        self.left = min(BURST, self.left + (now - self.at) * RATE)
+        self.left = min(self.rate * BURST_SECONDS, self.left + (now - self.at) * self.rate)
         self.at = now
         if self.left < 1:
             return False
@@ -103,8 +139,13 @@ class Service:
         handlers: Handlers | None = None,
         auth: Auth = Auth.TOKENS,
         listen: Listener = silent,
+        rate: float = RATE,
+        proxy: Proxy | None = None,
     ) -> None:
         self.settings = settings
+        self.sessions = Sessions(settings)
+        self._rate = rate
+        self._proxy = proxy
         self.handlers: Handlers = handlers or {}
         self.listen = listen
         self._auth = auth
@@ -145,22 +186,54 @@ class Service:
 
     async def who(self, conn: Conn, request: Request, least: Role) -> Bearer:
         """Who asks; refused unless they may."""
-        bearer = ANYBODY if self._auth is Auth.NONE else await self._bearer(conn, request)
-        if not self._buckets.setdefault(bearer.token, _Bucket()).take():
-            raise Refused(429, f"more than {RATE:g} requests a second with one token", {"Retry-After": "1"})
-        if not may(bearer, least):
+        bearer = await self._bearer(conn, request)
+        rate = max(WORKERS_RATE, self._rate) if bearer.role is Role.WORKER else self._rate
+        if not self._buckets.setdefault(bearer.token, _Bucket(rate)).take():
+            raise Refused(429, f"more than {rate:g} requests a second with one token", {"Retry-After": "1"})
+        if self._auth is not Auth.NONE and not may(bearer, least):
             raise Refused(403, f"this needs the role {least}, and yours is {bearer.role}")
         return bearer
 
     async def _bearer(self, conn: Conn, request: Request) -> Bearer:
         scheme, _, written = request.headers.get("authorization", "").partition(" ")
-        bearer = None
-        if scheme.lower() == "bearer":
-            bearer = await self._tokens.bearer(conn, written.strip())
+        if self._auth is Auth.TOKENS and scheme.lower() == "bearer":
+            return await self.by_token(conn, written.strip())
+        # Whatever else a browser sends by itself: so it must be seen who began it.
+        refuse_strangers(request)
+        if self._auth is Auth.NONE:
+            if (name := request.url.hostname or "") not in LOOPBACK:
+                # A site whose name leads to this machine for a moment.
+                raise Refused(
+                    403, f"without authentication it is for this machine alone, not for {name[:100]}"
+                )
+            return ANYBODY
+        if self._proxy is not None:
+            return self._proxy.bearer(request)
+        return await self._by_cookie(conn, request)
+
+    async def _by_cookie(self, conn: Conn, request: Request) -> Bearer:
+        secret = request.cookies.get(COOKIE)
+        session = None if secret is None else await self.sessions.find(conn, secret)
+        if session is None:
+            raise _unknown()
+        if request.method not in SAFE and not hmac.compare_digest(
+            session.csrf.encode(), request.headers.get(CSRF_HEADER, "").encode()
+        ):
+            raise Refused(403, f"an act of a session needs its word as {CSRF_HEADER}: /api/me tells it")
+        request.state.csrf = session.csrf
+        return session.bearer
+
+    async def by_token(self, conn: Conn, written: str) -> Bearer:
+        """Whose token this is; refused unless it is a good one."""
+        bearer = await self._tokens.bearer(conn, written)
         if bearer is None:
-            raise Refused(
-                401,
-                "send a good token: Authorization: Bearer hf_…; `holdfast token create` makes one",
-                {"WWW-Authenticate": "Bearer"},
-            )
+            raise _unknown()
         return bearer
+
+
+def _unknown() -> Refused:
+    return Refused(
+        401,
+        "send a good token: Authorization: Bearer hf_…; `holdfast token create` makes one",
+        {"WWW-Authenticate": "Bearer"},
+    )

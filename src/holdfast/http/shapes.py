@@ -109,6 +109,7 @@ class TaskShape(Shape):
     polls: int
     max_attempts: int | None
     lease_token: int | None
+    lease_expires_at: datetime | None
     worker: str | None
     enqueued_at: datetime
     next_attempt_at: datetime | None
@@ -127,7 +128,7 @@ def task_shape(view: TaskView, payload: str | None, attempts: list[tuple[Any, ..
     names = ("fence", "ended_as", "started_at", "ended_at", "error_code", "message", "worker")
     same = ("id", "kind", "queue", "priority", "subject", "trace_id", "max_attempts", "worker", "enqueued_at",
             "next_attempt_at", "last_attempt_at", "finished_at", "execution_seconds", "progress",
-            "dead_reason", "error")  # fmt: skip
+            "dead_reason", "error", "lease_expires_at")  # fmt: skip
     counters = view.counters
     return {name: getattr(view, name) for name in same} | {
         "state": shown_state(view.state, view.next_attempt_at),

@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue
 
 from holdfast.core.errors import TaskNotFound
 from holdfast.core.state import State
-from holdfast.core.task import NewTask, Unique, is_id
+from holdfast.core.task import PRIORITIES, PRIORITY_DEFAULT, NewTask, Unique, is_id
 from holdfast.http.asking import AskedBy, Asking
 from holdfast.http.shapes import (
     PAGE_MAX,
@@ -42,7 +42,7 @@ class EnqueueShape(Shape):
     kind: Annotated[str, Field(min_length=1, max_length=200)]
     payload: JsonValue = Field(default_factory=dict)
     queue: Annotated[str, Field(min_length=1, max_length=200)] = "default"
-    priority: Annotated[int, Field(ge=0, le=4)] = 2
+    priority: Annotated[int, Field(ge=PRIORITIES[0], le=PRIORITIES[-1])] = PRIORITY_DEFAULT
     subject: Text | None = None
     trace_id: Text | None = None
     key: Annotated[Text | None, Field(description="One task for this key of the kind.")] = None
@@ -184,13 +184,26 @@ class ForgottenShape(Shape):
     forgotten: list[str]
 
 
-class ForgetShape(Shape):
+class GraveShape(Shape):
     """It cannot be taken back: a reason is asked for."""
 
     reason: Annotated[Why, Field(min_length=1)]
 
 
+class RevealedShape(Shape):
+    """A payload with its secrets."""
+
+    payload: JsonValue
+
+
+@router.post("/api/tasks/{task_id}/reveal", response_model=RevealedShape)
+async def reveal(asked: AskedBy, task_id: TaskId, act: GraveShape) -> object:
+    """Show the payload with its secrets; who looked, and why, is in the audit."""
+    payload = await asked.letters.reveal(asked.conn, task_id, act.reason)
+    return {"payload": None if payload is None else json.loads(payload)}
+
+
 @router.post("/api/tasks/{task_id}/forget", response_model=ForgottenShape)
-async def forget(asked: AskedBy, task_id: TaskId, act: ForgetShape) -> object:
+async def forget(asked: AskedBy, task_id: TaskId, act: GraveShape) -> object:
     """Let a dead letter go for good."""
     return {"forgotten": await asked.letters.forget(asked.conn, [task_id], act.reason)}

@@ -18,6 +18,7 @@ from holdfast.core.task import is_id
 from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.operate import Operator
 from holdfast.store.pool import Conn
+from holdfast.store.samples import EXACT_MAX, Samples
 from holdfast.store.sql import load
 
 FAILED = ("failed",)
@@ -106,6 +107,9 @@ class Statistics:
     by_class: dict[str, int]
     by_reason: dict[str, int]
     by_subject: dict[str, int]
+    # Of many thousands: when they were counted, and the subjects are those of some of them.
+    counted_at: datetime | None = None
+    exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,7 @@ class DeadLetters:
     ) -> None:
         self._sql = load("failures.sql", settings.schema_name)
         self._tasks = load("tasks.sql", settings.schema_name)
+        self._samples = Samples(settings)
         self._audit = AuditWriter(settings, listen)
         self._operator = Operator(settings, listen, by=by)
         self._handlers = handlers or {}
@@ -139,21 +144,33 @@ class DeadLetters:
         values = only.values() | {"limit": limit, "offset": offset, "before": before}
         return [DeadLetter(*row) for row in await (await conn.execute(self._sql["dead"], values)).fetchall()]
 
-    async def sorts(self, conn: Conn, only: DeadFilter) -> list[Sort]:
-        """How many of each sort a filter finds, the most first."""
-        cursor = await conn.execute(self._sql["breakdown"], only.values())
+    async def sorts(self, conn: Conn, only: DeadFilter, most: int | None = None) -> list[Sort]:
+        """How many of each sort a filter finds, the most first; of so many at most, where that is given."""
+        cursor = await conn.execute(self._sql["breakdown"], only.values() | {"most": most})
         return [Sort(*row) for row in await cursor.fetchall()]
 
-    async def statistics(self, conn: Conn) -> Statistics:
-        """Total, by kind, by class, by reason, and the subjects with the most."""
+    async def statistics(self, conn: Conn, *, quick: bool = False) -> Statistics:
+        """Total, by kind, by class, by reason, and by subject; `quick` may answer with a sample."""
+        most = EXACT_MAX + 1 if quick else None
+        sorts = await self.sorts(conn, DeadFilter(), most)
+        counts = [(sort.kind, sort.failure_class, sort.dead_reason, sort.tasks) for sort in sorts]
+        exact, counted_at = True, None
+        if quick and sum(sort.tasks for sort in sorts) > EXACT_MAX:
+            sample = await self._samples.marked(conn)
+            exact, counted_at = False, sample.at
+            sampled = [
+                (kind, of, why, tasks) for mark, kind, of, why, tasks in sample.figures if mark == "failed"
+            ]
+            counts = sampled or counts
         kinds, classes, reasons = Counter[str](), Counter[str](), Counter[str]()
-        for sort in await self.sorts(conn, DeadFilter()):
-            kinds[sort.kind] += sort.tasks
-            classes[sort.failure_class or "unknown"] += sort.tasks
-            reasons[sort.dead_reason or "unknown"] += sort.tasks
-        cursor = await conn.execute(self._sql["by_subject"], {"limit": SUBJECTS_SHOWN})
+        for kind, failure_class, reason, tasks in counts:
+            kinds[kind] += tasks
+            classes[failure_class or "unknown"] += tasks
+            reasons[reason or "unknown"] += tasks
+        cursor = await conn.execute(self._sql["by_subject"], {"limit": SUBJECTS_SHOWN, "most": most})
         subjects: dict[str, int] = dict(await cursor.fetchall())
-        return Statistics(sum(kinds.values()), dict(kinds), dict(classes), dict(reasons), subjects)
+        total = sum(kinds.values())
+        return Statistics(total, dict(kinds), dict(classes), dict(reasons), subjects, counted_at, exact)
 
     async def retry(self, conn: Conn, task_ids: Sequence[str], reason: str) -> Retried:
         """Put these back to work; each that cannot be says why."""
@@ -215,6 +232,13 @@ class DeadLetters:
         """What a task's payload was before it was changed."""
         rows = await (await conn.execute(self._sql["edits"], {"id": task_id})).fetchall()
         return [Edit(*row) for row in rows]
+
+    async def reveal(self, conn: Conn, task_id: str, reason: str) -> str | None:
+        """The payload with its secrets, for whoever says why; that it was shown is in the audit."""
+        view = await self._operator.show(conn, task_id)
+        async with conn.transaction():
+            await self._audit.note_tasks(conn, Action.TASK_REVEAL, Author(self._by, reason), [view.id])
+        return view.payload
 
     def shown(self, kind: str, payload: str | None) -> str | None:
         """A payload as people may see it."""

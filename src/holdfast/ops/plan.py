@@ -34,6 +34,8 @@ class Preview:
     money_effect: Decimal | None
     needs_approval: bool
     unguarded: Sequence[str]
+    # Otherwise there are at least so many, and the sorts are those of that many.
+    exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)

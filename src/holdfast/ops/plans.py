@@ -49,9 +49,11 @@ class Plans:
         self._listen = listen
         self._by = by
 
-    async def preview(self, conn: Conn, only: DeadFilter, action: str = "redrive") -> Preview:
-        """How many, of which sorts, a sample, what a guard forbids and what it would cost."""
-        sorts = await self._dead.sorts(conn, only)
+    async def preview(
+        self, conn: Conn, only: DeadFilter, action: str = "redrive", most: int | None = None
+    ) -> Preview:
+        """How many, of which sorts, a sample, what guards forbid and what it costs; counted up to `most`."""
+        sorts = await self._dead.sorts(conn, only, most)
         tasks = sum(sort.tasks for sort in sorts)
         asked = await self._guards.ask_all(conn, only) if action == "redrive" else None
         vetoes = {} if asked is None else asked.vetoes
@@ -63,6 +65,7 @@ class Plans:
             None if asked is None or not asked.kinds else asked.money_effect,
             tasks - len(vetoes) > self._approval_above(action),
             self._guards.unknown(sort.kind for sort in sorts) if action == "redrive" else [],
+            exact=most is None or tasks < most,
         )
 
     def _approval_above(self, action: str) -> int:

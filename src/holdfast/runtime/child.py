@@ -20,9 +20,12 @@ from holdfast.runtime.execute import overdue, overdue_together
 from holdfast.runtime.flight import Flight, FlightRecord
 from holdfast.runtime.options import WorkerOptions
 from holdfast.runtime.solo import how
+from holdfast.runtime.tally import Tally
 from holdfast.runtime.wire import Order, Wire
 
 OPTIONS_VARIABLE = "HOLDFAST_EXECUTOR_OPTIONS"
+# In place of a descriptor, where nobody wants to know what an executor counts.
+NO_TALLY = -1
 _GROUP_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 
@@ -46,6 +49,8 @@ class Child:
     wire: Wire
     flight: FlightRecord
     began_at: float
+    # What it counts, where somebody wants to know.
+    tally: Tally | None = None
     ready: bool = False
     leaving: Leaving | None = None
     leave_by: float = float("inf")
@@ -60,19 +65,20 @@ class Child:
     late: set[tuple[str, int]] = field(default_factory=set)
 
     @classmethod
-    def start(cls, command: Sequence[str], options: WorkerOptions) -> "Child":
-        """Start an executor by exec, with its ends of the wire and of the flight record."""
+    def start(cls, command: Sequence[str], options: WorkerOptions, tally: Tally | None = None) -> "Child":
+        """Start an executor by exec, with its ends of the wire, of the flight record and of its counts."""
         worker = str(uuid7())
         ours, theirs = socket.socketpair()
         flight = FlightRecord.create(options.concurrency)
-        arguments = [worker, str(theirs.fileno()), str(flight.descriptor), str(os.getpid())]
+        counts = NO_TALLY if tally is None else tally.descriptor
+        arguments = [worker, str(theirs.fileno()), str(flight.descriptor), str(os.getpid()), str(counts)]
         # A signal to the whole group must not find it before it has learnt to ignore it: the mask is
         # inherited, and the executor lifts it once it is ready for signals.
         masked = signal.pthread_sigmask(signal.SIG_BLOCK, _GROUP_SIGNALS)
         try:
             process = subprocess.Popen(  # noqa: S603 (ourselves)
                 [*command, *arguments],
-                pass_fds=[theirs.fileno(), flight.descriptor],
+                pass_fds=[theirs.fileno(), flight.descriptor, *([] if tally is None else [tally.descriptor])],
                 stdin=subprocess.DEVNULL,
                 env=os.environ | {OPTIONS_VARIABLE: json.dumps(options.as_json())},
             )
@@ -83,7 +89,7 @@ class Child:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, masked)
             theirs.close()
-        return cls(worker, process, os.pidfd_open(process.pid), Wire(ours), flight, time.monotonic())
+        return cls(worker, process, os.pidfd_open(process.pid), Wire(ours), flight, time.monotonic(), tally)
 
     def order(self, order: Order) -> None:
         """Say what to do."""

@@ -31,6 +31,7 @@ from holdfast.runtime.link import LinkLost
 from holdfast.runtime.maintenance import Maintenance
 from holdfast.runtime.options import Until, WorkerOptions
 from holdfast.runtime.renewals import Renewals
+from holdfast.runtime.tally import Tallies, Tally
 from holdfast.runtime.wire import Order, Report
 from holdfast.store.tasks import TaskStore
 
@@ -48,10 +49,17 @@ DONE, FAILED = 0, 1
 class Supervisor:
     """One worker: a tree of this process and its executors."""
 
-    def __init__(self, options: WorkerOptions, command: Sequence[str], store: TaskStore) -> None:
+    def __init__(
+        self,
+        options: WorkerOptions,
+        command: Sequence[str],
+        store: TaskStore,
+        tallies: Tallies | None = None,
+    ) -> None:
         self._options = options
         self._command = command
         self._store = store
+        self._tallies = tallies
         self._listen = store.listen
         self._burials = Burials(options, store)
         self._maintenance = Maintenance(options, store, self._burials.policies, store.listen)
@@ -95,7 +103,12 @@ class Supervisor:
     # -- executors
 
     async def _start(self) -> Child:
-        child = Child.start(self._command, self._options)
+        tally = None if self._tallies is None else self._tallies.open()
+        try:
+            child = Child.start(self._command, self._options, tally)
+        except OSError:
+            self._count_no_more(tally)
+            raise
         self._children.add(child)
         loop = asyncio.get_running_loop()
         loop.add_reader(child.pidfd, self._ended, child)
@@ -161,6 +174,7 @@ class Supervisor:
         asyncio.get_running_loop().remove_reader(child.pidfd)
         status = child.process.wait()
         self._children.discard(child)
+        self._count_no_more(child.tally)
         self._listen(
             ExecutorEnded(child.worker, child.process.pid, status, child.leaving and str(child.leaving))
         )
@@ -175,6 +189,18 @@ class Supervisor:
                 self._send_away(other, Leaving.DRAINING)
         if not self._replaced(child, status) and not self._children:
             self._over.set()
+
+    def _count_no_more(self, tally: Tally | None) -> None:
+        if self._tallies is not None and tally is not None:
+            self._tallies.ended(tally)
+
+    @property
+    def at_work(self) -> int:
+        """How many executors claim tasks, under leases that hold."""
+        now = time.monotonic()
+        return sum(
+            child.ready and child.leaving is None and now < child.lease_until for child in self._children
+        )
 
     def _replaced(self, child: Child, status: int) -> bool:
         """Whether another takes its place."""

@@ -68,3 +68,34 @@ with gone as (
     returning 1
 )
 select count(*) from gone;
+
+
+-- name: begin_session
+insert into holdfast.api_sessions (secret_hash, token, csrf, begun_at, seen_at, expires_at)
+values (%(hash)s::bytea, %(token)s::text, %(csrf)s::text, now(), now(), now() + make_interval(secs => %(seconds)s::double precision))
+returning expires_at;
+
+
+-- name: session
+-- A session that was used not long ago, whose token is still good.
+select s.token, t.name, t.role, s.csrf
+from holdfast.api_sessions s
+join holdfast.api_tokens t on t.id = s.token
+where s.secret_hash = %(hash)s::bytea
+    and s.expires_at > now() and s.seen_at > now() - make_interval(secs => %(idle)s::double precision)
+    and t.revoked_at is null and (t.expires_at is null or t.expires_at > now());
+
+
+-- name: session_seen
+-- At most once a minute.
+update holdfast.api_sessions s
+set seen_at = now()
+where s.secret_hash = %(hash)s::bytea and s.seen_at < now() - interval '1 minute';
+
+
+-- name: end_session
+delete from holdfast.api_sessions s where s.secret_hash = %(hash)s::bytea;
+
+
+-- name: prune_sessions
+delete from holdfast.api_sessions s where s.expires_at < now();

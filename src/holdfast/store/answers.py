@@ -48,3 +48,7 @@ class Answers:
         assert row is not None, "a count always answers"
         pruned: int = row[0]
         return pruned
+
+    async def prune_sessions(self, conn: Conn) -> None:
+        """Let sessions go that have ended."""
+        await conn.execute(self._sql["prune_sessions"])

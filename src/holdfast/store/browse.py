@@ -1,15 +1,17 @@
 """Reading for people: lists of tasks, queues, workers, and why a task waits. Nothing here writes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from holdfast.config import Settings
 from holdfast.core.state import State
 from holdfast.core.task import shown_state
 from holdfast.store.pool import Conn
+from holdfast.store.samples import EXACT_MAX, QueueSample, Samples, larger
 from holdfast.store.sql import load
 
+WORKERS_MAX = 1_000
 _MARKED = (State.FAILED, State.CANCELLED, State.PAUSED)
 
 
@@ -53,6 +55,9 @@ class QueueView:
     paused_by: str | None
     pause_reason: str | None
     paused_until: datetime | None
+    # Of many thousands: when there were so many. Where they were not counted yet, there are at least so many.
+    counted_at: datetime | None = None
+    exact: bool = True
 
     @property
     def paused(self) -> str:
@@ -75,6 +80,7 @@ class WorkerView:
     queues: list[str]
     kinds: list[str]
     running: int
+    outside: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +91,8 @@ class Totals:
     paused: int
     completed_last_hour: int
     last_failure_at: datetime | None
+    counted_at: datetime | None = None
+    exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +110,9 @@ class Browser:
     """The reads of the command line."""
 
     def __init__(self, settings: Settings | None = None) -> None:
-        self._sql = load("views.sql", (settings or Settings()).schema_name)
+        settings = settings or Settings()
+        self._sql = load("views.sql", settings.schema_name)
+        self._samples = Samples(settings)
 
     async def tasks(  # noqa: PLR0913 (one for each filter)
         self,
@@ -137,19 +147,50 @@ class Browser:
 
     async def queues(self, conn: Conn) -> list[QueueView]:
         """Every queue that holds something, is paused or is served."""
-        return [QueueView(*row) for row in await (await conn.execute(self._sql["queues"])).fetchall()]
+        cursor = await conn.execute(self._sql["queues"], {"most": EXACT_MAX})
+        found = [QueueView(*row) for row in await cursor.fetchall()]
+        if all(max(view.ready, view.scheduled, view.behind) <= EXACT_MAX for view in found):
+            return found
+        sample = await self._samples.queues(conn)
+        return [_with_sample(view, sample) for view in found]
 
     async def workers(self, conn: Conn) -> list[WorkerView]:
-        """Every executor that is known."""
-        return [WorkerView(*row) for row in await (await conn.execute(self._sql["workers"])).fetchall()]
+        """Every executor that is known, as far as a list goes."""
+        cursor = await conn.execute(self._sql["workers"], {"limit": WORKERS_MAX})
+        return [WorkerView(*row) for row in await cursor.fetchall()]
 
     async def totals(self, conn: Conn) -> Totals:
         """The whole in four figures."""
-        row = await (await conn.execute(self._sql["totals"])).fetchone()
+        row = await (await conn.execute(self._sql["totals"], {"most": EXACT_MAX})).fetchone()
         assert row is not None, "a select without a table always answers"
-        return Totals(*row)
+        totals = Totals(*row)
+        if max(totals.failed, totals.paused) <= EXACT_MAX:
+            return totals
+        sample = await self._samples.marked(conn)
+        return replace(
+            totals,
+            failed=larger(totals.failed, sample.of("failed")),
+            paused=larger(totals.paused, sample.of("paused")),
+            counted_at=sample.at,
+            exact=False,
+        )
 
     async def waiting_long(self, conn: Conn, seconds: float, limit: int = 5) -> list[WaitingLong]:
         """Tasks that could start and have not for so long, the oldest first, with their last error."""
         cursor = await conn.execute(self._sql["waiting_long"], {"seconds": seconds, "limit": limit})
         return [WaitingLong(*row) for row in await cursor.fetchall()]
+
+
+def _with_sample(view: QueueView, sample: QueueSample) -> QueueView:
+    """What is too many to count now is as many as when it was counted last."""
+    if max(view.ready, view.scheduled, view.behind) <= EXACT_MAX:
+        return view
+    ready, scheduled, behind = sample.of(view.name)
+    return replace(
+        view,
+        ready=larger(view.ready, ready),
+        scheduled=larger(view.scheduled, scheduled),
+        behind=larger(view.behind, behind),
+        counted_at=sample.at,
+        exact=False,
+    )

@@ -1,4 +1,5 @@
--- What ended when: deltas written by settling groups, rolled up by the minute.
+-- What ended when: deltas written by settling groups, rolled up by the minute. What waits: counted as far as that is cheap,
+-- and sampled now and then beyond.
 
 -- name: prune_minutes
 delete from holdfast.settled_minutes m
@@ -6,7 +7,7 @@ where m.minute < coalesce(%(now)s::timestamptz, now()) - make_interval(days => %
 
 
 -- name: roll_up
--- Takes the deltas of closed minutes and adds them to the minutes; safe to run by several at once.
+-- Takes the deltas of closed minutes and adds them to the minutes and to the totals; safe to run by several at once.
 with taken as (
     delete from holdfast.settled_deltas d
     where d.ctid = any (array(
@@ -27,5 +28,69 @@ with taken as (
     select s.minute, s.kind, s.ended_as, s.tasks, s.run_seconds from sums s
     on conflict (minute, kind, ended_as) do update
     set tasks = m.tasks + excluded.tasks, run_seconds = m.run_seconds + excluded.run_seconds
+), summed as (
+    insert into holdfast.settled_totals as t (kind, ended_as, tasks, run_seconds)
+    select s.kind, s.ended_as, sum(s.tasks), sum(s.run_seconds) from sums s group by 1, 2 order by 1, 2
+    on conflict (kind, ended_as) do update
+    set tasks = t.tasks + excluded.tasks, run_seconds = t.run_seconds + excluded.run_seconds
 )
 select count(*)::integer from taken;
+
+
+-- name: settled
+-- What ended since the beginning; it only grows.
+select x.kind, x.ended_as, sum(x.tasks)::bigint, sum(x.run_seconds)::double precision
+from (
+    select t.kind, t.ended_as, t.tasks, t.run_seconds from holdfast.settled_totals t
+    union all
+    select d.kind, d.ended_as, d.tasks, d.run_seconds from holdfast.settled_deltas d
+) x
+group by 1, 2
+order by 1, 2;
+
+
+-- name: sampled
+select s.figures, s.sampled_at from holdfast.samples s where s.name = %(name)s;
+
+
+-- name: sample_age
+select extract(epoch from now() - s.sampled_at)::double precision, s.took_seconds from holdfast.samples s where s.name = %(name)s;
+
+
+-- name: sample
+insert into holdfast.samples as s (name, figures, sampled_at, took_seconds)
+values (%(name)s, %(figures)s::jsonb, now(), %(took)s)
+on conflict (name) do update
+set figures = excluded.figures, sampled_at = excluded.sampled_at, took_seconds = excluded.took_seconds;
+
+
+-- name: count_queues
+-- All of it, however long that takes: for samples.
+select x.queue, sum(x.ready)::bigint, sum(x.scheduled)::bigint, sum(x.behind)::bigint
+from (
+    select r.queue, count(*) filter (where r.run_at <= now()) as ready, count(*) filter (where r.run_at > now()) as scheduled, 0 as behind
+    from holdfast.ready r group by r.queue
+    union all
+    select w.queue, 0, 0, count(*) from holdfast.waiting w group by w.queue
+) x
+group by x.queue;
+
+
+-- name: count_marked
+-- The same of what has a mark.
+select t.mark, t.kind, t.failure_class, t.dead_reason, count(*) from holdfast.tasks t where t.mark is not null group by 1, 2, 3, 4;
+
+
+-- name: pulse
+-- Workers that live and that were lost, and what completes in a second.
+select
+    (select count(*) from holdfast.workers w where w.lost_at is null and w.lease_expires_at > now()),
+    (select count(*) from holdfast.workers w where w.lost_at is not null),
+    (
+        select coalesce(sum(x.tasks), 0)::double precision / 300
+        from (
+            select d.tasks from holdfast.settled_deltas d where d.ended_as = 'complete' and d.settled_at > now() - interval '5 minutes'
+            union all
+            select m.tasks from holdfast.settled_minutes m where m.ended_as = 'complete' and m.minute > now() - interval '5 minutes'
+        ) x
+    );

@@ -20,10 +20,14 @@ offset %(offset)s;
 
 
 -- name: breakdown
--- How many there are of each sort.
+-- How many there are of each sort; of so many at most, where that is asked for.
 select t.kind, t.dead_reason, t.failure_class, t.error_code, t.fingerprint, count(*), min(t.marked_at), max(t.marked_at)
-from holdfast.tasks t
-where {dead_letters}
+from (
+    select t.kind, t.dead_reason, t.failure_class, t.error_code, t.fingerprint, t.marked_at
+    from holdfast.tasks t
+    where {dead_letters}
+    limit %(most)s::bigint
+) t
 group by 1, 2, 3, 4, 5
 order by 6 desc;
 
@@ -31,8 +35,11 @@ order by 6 desc;
 -- name: by_subject
 -- The subjects with the most dead letters.
 select t.subject, count(*)
-from holdfast.tasks t
-where t.mark = 'failed' and t.subject is not null
+from (
+    select t.subject from holdfast.tasks t
+    where t.mark = 'failed' and t.subject is not null
+    limit %(most)s::bigint
+) t
 group by 1
 order by 2 desc, 1
 limit %(limit)s;

@@ -33,12 +33,12 @@ grant insert, update on holdfast.failure_groups to holdfast_worker, holdfast_api
 grant insert, delete on holdfast.task_edits to holdfast_worker, holdfast_api;
 grant insert, update, delete on holdfast.failure_deltas, holdfast.failure_hours to holdfast_worker;
 grant delete on holdfast.task_keys to holdfast_api;
-grant insert, update, delete on holdfast.api_tokens, holdfast.api_answers to holdfast_api;
-grant delete on holdfast.api_answers to holdfast_worker;
+grant insert, update, delete on holdfast.api_tokens, holdfast.api_answers, holdfast.api_sessions to holdfast_api;
+grant delete on holdfast.api_answers, holdfast.api_sessions to holdfast_worker;
 grant select on all tables in schema holdfast to holdfast_worker, holdfast_api;
 grant insert, update, delete on holdfast.tasks, holdfast.ready, holdfast.waiting, holdfast.running,
     holdfast.cancel_requests, holdfast.wakes, holdfast.followups, holdfast.buckets, holdfast.turns, holdfast.slots, holdfast.rates, holdfast.guards, holdfast.queues, holdfast.schedules, holdfast.sweeps, holdfast.workers, holdfast.maintenance, holdfast.task_keys, holdfast.settled_deltas,
-    holdfast.settled_minutes
+    holdfast.settled_minutes, holdfast.settled_totals, holdfast.samples
     to holdfast_worker;
 grant insert on holdfast.task_history, holdfast.task_attempts to holdfast_worker;
 grant usage on sequence holdfast.fence to holdfast_worker;

@@ -58,7 +58,7 @@ class Settler:
     async def settle(self, conn: Conn, settlements: Sequence[Settlement]) -> Settled:
         """Write the verdicts of one holder; late ones are refused, recorded and told."""
         settled = await self.write(conn, settlements)
-        await self._refuse(conn, settled.refused)
+        await self.refuse(conn, settled.refused)
         return settled
 
     async def settle_again(self, conn: Conn, settlements: Sequence[Settlement]) -> Settled:
@@ -71,7 +71,7 @@ class Settler:
         cursor = await conn.execute(self._sql["settled_before"], values)
         before = set(await cursor.fetchall())
         late = [one for one in settled.refused if (one[0].id, one[0].fence) not in before]
-        await self._refuse(conn, late)
+        await self.refuse(conn, late)
         done = [one for one in settled.refused if (one[0].id, one[0].fence) in before]
         if done:
             # Nobody was told when they landed.
@@ -154,7 +154,8 @@ class Settler:
         heard = set(rows)
         return [one for one in group if (one[0].id, one[0].fence) in heard]
 
-    async def _refuse(self, conn: Conn, late: Sequence[Settlement]) -> None:
+    async def refuse(self, conn: Conn, late: Sequence[Settlement]) -> None:
+        """Record and tell that these came too late."""
         if not late:
             return
         values: dict[str, object] = dict(_claim_arrays(claim for claim, _ in late))

@@ -156,6 +156,10 @@ class TaskStore:
         """Settle after an answer was lost: what was written the first time counts as accepted."""
         return await self._settler.settle_again(conn, settlements)
 
+    async def refuse(self, conn: Conn, late: Sequence[Settlement]) -> None:
+        """Record and tell that these came from somebody who does not hold the task any more."""
+        await self._settler.refuse(conn, late)
+
     async def register(
         self,
         conn: Conn,
@@ -204,6 +208,11 @@ class TaskStore:
 
         return await self.take_back(conn, worker, fate, lambda _: Policy())
 
+    async def held(self, conn: Conn, worker: str) -> list[Claim]:
+        """What stands in running under a worker's name."""
+        cursor = await conn.execute(self._sql["held"], {"worker": worker})
+        return as_claims(await cursor.fetchall())
+
     async def take_back(
         self,
         conn: Conn,
@@ -212,8 +221,7 @@ class TaskStore:
         policy: Callable[[str], Policy],
     ) -> Settled:
         """Settle what stands in one worker's name by the outcome that each claim is given, if any."""
-        cursor = await conn.execute(self._sql["held"], {"worker": worker})
-        fates = [(claim, fate(claim)) for claim in _lapsed(await cursor.fetchall())]
+        fates = [(claim, fate(claim)) for claim in await self.held(conn, worker)]
         return await self._settler.write(
             conn,
             [(claim, decide(claim, outcome, policy(claim.kind))) for claim, outcome in fates if outcome],
@@ -238,7 +246,7 @@ class TaskStore:
         rows = await (await conn.execute(self._sql["lapsed"], values)).fetchall()
         settlements = [
             (claim, decide(claim, _fate(claim, *row[-3:]), policy(claim.kind)))
-            for claim, row in zip(_lapsed(rows), rows, strict=True)
+            for claim, row in zip(as_claims(rows), rows, strict=True)
         ]
         # Whoever was refused here lost a race with the holder or with another reclaimer: no news.
         return Reclaimed(await self._settler.write(conn, settlements), ends_in)
@@ -275,6 +283,6 @@ def _arrays(ranges: Sequence[Range]) -> dict[str, object]:
     }
 
 
-def _lapsed(rows: Iterable[TupleRow]) -> list[Claim]:
+def as_claims(rows: Iterable[TupleRow]) -> list[Claim]:
     """Rows of `lapsed` and `held`: the claim's columns, when it started, who has it; three about its fate."""
     return [Claim._make((*row[:-3], (), None)) for row in rows]

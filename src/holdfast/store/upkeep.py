@@ -16,6 +16,7 @@ from holdfast.store.followups import Followups
 from holdfast.store.operate import Operator
 from holdfast.store.partitions import drop_old_partitions, ensure_partitions, index_closed_partitions
 from holdfast.store.pool import Conn
+from holdfast.store.samples import Samples
 from holdfast.store.sql import load
 
 CANCELLED_DAYS = 30
@@ -36,6 +37,7 @@ class Upkeep:
         self._sql = load("counts.sql", self._schema)
         self._failures = load("failures.sql", self._schema)
         self._answers = Answers(settings)
+        self._samples = Samples(settings)
         self._audit = AuditWriter(settings, listen)
         self._audit_days = settings.audit_ttl_days
         self._operator = Operator(settings, listen, by="upkeep")
@@ -60,6 +62,8 @@ class Upkeep:
         await _all(lambda: self.roll_up_failures(conn, ROLL_LIMIT), ROLL_LIMIT)
         await conn.execute(self._failures["prune_failure_hours"], {"days": FAILURE_HOURS_DAYS})
         await _all(lambda: self._answers.prune(conn, PRUNE_LIMIT), PRUNE_LIMIT)
+        await self._answers.prune_sessions(conn)
+        await self._samples.take(conn)
         if self._audit_days:
             old = (now or datetime.now(UTC)) - timedelta(days=self._audit_days)
             author = Author("upkeep", f"older than {self._audit_days} days")

@@ -7,7 +7,8 @@ select
     s.attempts, s.failures, s.crashes, s.polls, s.rate_limits, s.max_attempts, s.fence, s.worker::text,
     s.bucket, s.enqueued_at, s.next_attempt_at, s.last_attempt_at, s.finished_at,
     s.execution_seconds, s.progress, s.dead_reason, s.mark_reason, s.failure_class, s.error_code,
-    s.error_message, s.error_stack, s.failed_at
+    s.error_message, s.error_stack, s.failed_at,
+    (select w.lease_expires_at from holdfast.workers w where w.id = s.worker and s.state = 'running')
 from holdfast.task_states s
 where s.id = %(id)s::uuid;
 
@@ -68,44 +69,75 @@ order by a.fence, a.ended_at;
 
 
 -- name: queues
--- Each queue with what waits in it; exact, so not for pages that are looked at all day.
-with waits as (
-    select r.queue, count(*) filter (where r.run_at <= now()) as ready, count(*) filter (where r.run_at > now()) as scheduled,
-        0::bigint as behind, 0::bigint as running, min(r.run_at) filter (where r.run_at <= now()) as oldest
-    from holdfast.ready r group by r.queue
+-- Each queue with what waits in it, counted as far as that is cheap: a figure of `most` + 1 says that there is more.
+with recursive found as (
+    (select r.queue from holdfast.ready r order by r.queue limit 1)
     union all
-    select w.queue, 0, 0, count(*), 0, null from holdfast.waiting w group by w.queue
-    union all
-    select t.queue, 0, 0, 0, count(*), null from holdfast.running r join holdfast.tasks t on t.id = r.id group by t.queue
-    union all
-    select q.name, 0, 0, 0, 0, null from holdfast.queues q
-    union all
-    select u.queue, 0, 0, 0, 0, null from holdfast.workers w cross join unnest(w.queues) u (queue) where w.lost_at is null
+    select (select r.queue from holdfast.ready r where r.queue > f.queue order by r.queue limit 1) from found f where f.queue is not null
+), behind as materialized (
+    select w.queue, count(*) as tasks from (select w.queue from holdfast.waiting w limit %(most)s::integer + 1) w group by w.queue
+), runs as materialized (
+    select t.queue, count(*) as tasks
+    from (select r.id from holdfast.running r limit %(most)s::integer + 1) f
+    cross join {tasks_found}
+    group by t.queue
+), names as (
+    select f.queue from found f where f.queue is not null
+    union select b.queue from behind b
+    union select r.queue from runs r
+    union select q.name from holdfast.queues q
+    union select u.queue from holdfast.workers w cross join unnest(w.queues) u (queue) where w.lost_at is null
 )
 select
-    s.queue, sum(s.ready)::bigint, sum(s.scheduled)::bigint, sum(s.behind)::bigint, sum(s.running)::bigint, min(s.oldest),
-    (select count(*) from holdfast.workers w where w.lost_at is null and w.lease_expires_at > now() and s.queue = any (w.queues)),
-    max(q.paused_at), max(q.paused_by), max(q.pause_reason), max(q.paused_until)
-from waits s
-left join holdfast.queues q on q.name = s.queue
-group by s.queue
-order by s.queue;
+    n.queue, c.ready, c.scheduled, coalesce(b.tasks, 0), coalesce(r.tasks, 0), c.oldest,
+    (select count(*) from holdfast.workers w where w.lost_at is null and w.lease_expires_at > now() and n.queue = any (w.queues)),
+    q.paused_at, q.paused_by, q.pause_reason, q.paused_until
+from names n
+cross join lateral (
+    -- Priority by priority, which is the order of the index.
+    select sum(d.ready)::bigint as ready, sum(d.scheduled)::bigint as scheduled, min(d.oldest) as oldest
+    from generate_series(0, 3) as p (priority)
+    cross join lateral (
+        select
+            (
+                select count(*) from (
+                    select from holdfast.ready r
+                    where r.queue = n.queue and r.priority = p.priority and r.run_at <= now() limit %(most)s::integer + 1
+                ) x
+            ) as ready,
+            (
+                select count(*) from (
+                    select from holdfast.ready r
+                    where r.queue = n.queue and r.priority = p.priority and r.run_at > now() limit %(most)s::integer + 1
+                ) x
+            ) as scheduled,
+            (
+                select r.run_at from holdfast.ready r
+                where r.queue = n.queue and r.priority = p.priority and r.run_at <= now() order by r.run_at limit 1
+            ) as oldest
+    ) d
+) c
+left join behind b on b.queue = n.queue
+left join runs r on r.queue = n.queue
+left join holdfast.queues q on q.name = n.queue
+order by n.queue;
 
 
 -- name: workers
 -- Every executor that is known, the lost ones last.
 select
-    w.id::text, w.name, w.registered_at, w.lease_expires_at, w.lost_at, w.queues, w.kinds,
-    (select count(*) from holdfast.running r where r.worker = w.id)
+    w.id::text, w.name, w.registered_at, w.lease_expires_at, w.lost_at, w.queues, w.kinds, coalesce(h.tasks, 0), w.token is not null
 from holdfast.workers w
-order by w.lost_at nulls first, w.name, w.registered_at;
+left join (select r.worker, count(*) as tasks from holdfast.running r group by r.worker) h on h.worker = w.id
+order by w.lost_at nulls first, w.name, w.registered_at
+limit %(limit)s;
 
 
 -- name: totals
--- How many tasks are marked, and what ended in the last hour.
+-- How many tasks are marked (`most` + 1: more than that), and what ended in the last hour.
 select
-    (select count(*) from holdfast.tasks t where t.mark = 'failed'),
-    (select count(*) from holdfast.tasks t where t.mark = 'paused'),
+    (select count(*) from (select from holdfast.tasks t where t.mark = 'failed' limit %(most)s::integer + 1) x),
+    (select count(*) from (select from holdfast.tasks t where t.mark = 'paused' limit %(most)s::integer + 1) x),
     (
         select coalesce(sum(x.tasks), 0)
         from (

@@ -1,0 +1,44 @@
+"""A worker that is watched: its counts, and the port where they can be read."""
+
+import time
+from http import HTTPStatus
+
+from holdfast.core.errors import Misused
+from holdfast.observe.counted import Counted, Figure, name_of
+from holdfast.observe.page import Pages, document
+from holdfast.runtime.supervisor import Supervisor
+from holdfast.runtime.tally import Tallies
+
+
+class Watched:
+    """What a worker with `--metrics-port` has beside one without."""
+
+    def __init__(self, host: str, port: int) -> None:
+        try:
+            from holdfast.observe.metrics import CONTENT_TYPE, families, page_of
+        except ImportError as error:
+            raise Misused(f"--metrics-port needs what holdfast[metrics] installs: {error}") from error
+        self._host, self._port = host, port
+        self.tallies = tallies = Tallies()
+        self.counted = Counted(tallies.own)
+        self._text = lambda: (HTTPStatus.OK, CONTENT_TYPE, page_of(families(tallies.read())))
+
+    async def serve(self, supervisor: Supervisor) -> None:
+        """Answer from now on, whatever the executors do."""
+
+        def figures() -> dict[str, object]:
+            succeeded_at = self.tallies.read().get(name_of(Figure.SUCCESS_AT))
+            since = None if succeeded_at is None else round(time.time() - succeeded_at, 3)
+            return {"executors": supervisor.at_work, "secondsSinceSuccess": since}
+
+        pages = {
+            "/metrics": self._text,
+            "/healthz": lambda: document(figures(), well=True),
+            # Its leases hold, so the database was reached not long ago.
+            "/readyz": lambda: document(figures(), well=supervisor.at_work > 0),
+        }
+        try:
+            self._pages = Pages(pages)
+            await self._pages.open(self._host, self._port)
+        except OSError as error:
+            raise Misused(f"--metrics-port {self._port} cannot be used: {error.strerror}") from error

@@ -1,0 +1,62 @@
+"""Sessions for browsers: begun with a token, kept in a cookie that no script and no other site can use."""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Request, Response
+from pydantic import Field
+
+from holdfast.http.origin import refuse_strangers
+from holdfast.http.problems import Refused
+from holdfast.http.service import COOKIE, Service
+from holdfast.http.shapes import Shape
+
+router = APIRouter(tags=["session"])
+
+
+class BeginShape(Shape):
+    """A token, once."""
+
+    token: Annotated[str, Field(max_length=200)]
+
+
+class BegunShape(Shape):
+    """Who you are now, and the word that must come with every act, as X-CSRF-Token."""
+
+    name: str
+    role: str
+    csrf_token: str
+    expires_at: datetime
+
+
+@router.post("/api/session", response_model=BegunShape, status_code=201)
+async def begin(request: Request, response: Response, asked: BeginShape) -> object:
+    """Begin a session with a token; the cookie holds for this site alone."""
+    refuse_strangers(request)
+    service: Service = request.app.state.service
+    async with service.connection() as conn:
+        bearer = await service.by_token(conn, asked.token)
+        async with service.bounded(conn, writes=True):
+            begun = await service.sessions.begin(conn, bearer)
+    response.set_cookie(COOKIE, begun.secret, httponly=True, secure=True, samesite="strict", path="/")
+    return {
+        "name": bearer.name,
+        "role": bearer.role,
+        "csrf_token": begun.csrf,
+        "expires_at": begun.expires_at,
+    }
+
+
+@router.delete("/api/session", status_code=204)
+async def end(request: Request) -> Response:
+    """Leave."""
+    refuse_strangers(request)
+    secret = request.cookies.get(COOKIE)
+    if secret is None:
+        raise Refused(401, "there is no session to end")
+    service: Service = request.app.state.service
+    async with service.connection() as conn, service.bounded(conn, writes=True):
+        await service.sessions.end(conn, secret)
+    gone = Response(status_code=204)
+    gone.delete_cookie(COOKIE, httponly=True, secure=True, samesite="strict", path="/")
+    return gone

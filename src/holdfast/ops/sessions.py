@@ -1,0 +1,65 @@
+"""Sessions of the console: begun with a token, known by a cookie, ended by time or with the token."""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from datetime import datetime
+
+from holdfast.config import Settings
+from holdfast.ops.tokens import Bearer, Role
+from holdfast.store.pool import Conn
+from holdfast.store.sql import load
+
+IDLE_SECONDS = 3_600.0
+ABSOLUTE_SECONDS = 12 * 3_600.0
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """A session as its browser gets it: the secret goes into a cookie, the other word into every act."""
+
+    secret: str
+    csrf: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Whose session it is, and the word that must come with every act."""
+
+    bearer: Bearer
+    csrf: str
+
+
+class Sessions:
+    """The sessions of one installation."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._sql = load("access.sql", settings.schema_name)
+
+    async def begin(self, conn: Conn, bearer: Bearer) -> NewSession:
+        """A session for whoever has shown a good token."""
+        secret, csrf = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+        values = {"hash": _hash(secret), "token": bearer.token, "csrf": csrf, "seconds": ABSOLUTE_SECONDS}
+        row = await (await conn.execute(self._sql["begin_session"], values)).fetchone()
+        assert row is not None, "an insert answers"
+        return NewSession(secret, csrf, row[0])
+
+    async def find(self, conn: Conn, secret: str) -> Session | None:
+        """The session of a cookie, while it and its token are good."""
+        values = {"hash": _hash(secret), "idle": IDLE_SECONDS}
+        row = await (await conn.execute(self._sql["session"], values)).fetchone()
+        if row is None:
+            return None
+        token, name, role, csrf = row
+        await conn.execute(self._sql["session_seen"], values)
+        return Session(Bearer(token, name, Role(role)), csrf)
+
+    async def end(self, conn: Conn, secret: str) -> None:
+        """Leave; the cookie is worth nothing from now on."""
+        await conn.execute(self._sql["end_session"], {"hash": _hash(secret)})
+
+
+def _hash(secret: str) -> bytes:
+    # 256 random bits need no slow hash.
+    return hashlib.sha256(secret.encode()).digest()

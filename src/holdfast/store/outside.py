@@ -1,0 +1,147 @@
+"""The rows of workers that are not processes of ours: entered, renewed, locked while somebody speaks for one.
+
+Nothing about them is in anybody's memory: what such a worker holds is what stands in its name.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from uuid_utils import uuid7
+
+from holdfast.core.errors import WorkerNotFound
+from holdfast.core.state import Move
+from holdfast.core.task import Claim
+from holdfast.store.operate import Operator
+from holdfast.store.pool import Conn
+from holdfast.store.sql import load
+from holdfast.store.tasks import TaskStore, as_claims
+
+# A worker of ours counts its connections; one of these has none, and whoever speaks for it holds its row.
+EPOCH = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """An outside worker that is alive, and until when it is believed to be."""
+
+    worker: str
+    expires_at: datetime
+    queues: Sequence[str]
+    kinds: Sequence[str]
+
+
+class OutsideStore:
+    """What is written for outside workers, each in the name of the token that entered it."""
+
+    def __init__(self, store: TaskStore) -> None:
+        self._store = store
+        self._sql = load("tasks.sql", store.settings.schema_name)
+
+    async def enter(
+        self,
+        conn: Conn,
+        token: str,
+        name: str,
+        queues: Sequence[str],
+        kinds: Sequence[str],
+        lease_seconds: float,
+    ) -> Lease:
+        """A new worker, with its lease."""
+        worker = str(uuid7())
+        values = {
+            "worker": worker,
+            "name": name,
+            "lease": lease_seconds,
+            "queues": list(queues),
+            "kinds": list(kinds),
+            "token": token,
+        }
+        row = await (await conn.execute(self._sql["register_outside"], values)).fetchone()
+        assert row is not None, "an insert answers"
+        return Lease(worker, row[0], queues, kinds)
+
+    async def renew(self, conn: Conn, token: str, worker: str) -> Lease:
+        """Prolong its lease; nobody else speaks for it until this transaction ends."""
+        values = {"worker": worker, "token": token}
+        row = await (await conn.execute(self._sql["renew_outside"], values)).fetchone()
+        if row is None:
+            raise WorkerNotFound(worker)
+        return Lease(worker, *row)
+
+    async def lock(self, conn: Conn, token: str, worker: str) -> None:
+        """Nobody else speaks for it until this transaction ends."""
+        values = {"worker": worker, "token": token}
+        if await (await conn.execute(self._sql["lock_outside"], values)).fetchone() is None:
+            raise WorkerNotFound(worker)
+
+    async def holds(self, conn: Conn, worker: str, task: str, fence: int) -> Claim | None:
+        """The claim, if it is still this worker's; nobody takes it back until this transaction ends."""
+        values = {"worker": worker, "task": task, "fence": fence}
+        cursor = await conn.execute(self._sql["held_task"], values)
+        return next(iter(as_claims(await cursor.fetchall())), None)
+
+    async def told(self, conn: Conn, worker: str, task: str, fence: int) -> Claim:
+        """The claim as a worker speaks of it, which does not hold the task."""
+        view = await Operator(self._store.settings).show(conn, task)
+        began, counters = view.last_attempt_at or view.enqueued_at, view.counters
+        return Claim(
+            view.id,
+            fence,
+            view.kind,
+            view.queue,
+            view.priority,
+            view.payload or "{}",
+            version=1,
+            run_at=began,
+            enqueued_at=view.enqueued_at,
+            expires_at=None,
+            subject=view.subject,
+            trace_id=view.trace_id,
+            key=view.key,
+            bucket=view.bucket,
+            max_attempts=view.max_attempts,
+            timeout_seconds=None,
+            attempts=counters.attempts,
+            failures=counters.failures,
+            crashes=counters.crashes,
+            polls=counters.polls,
+            rate_limits=counters.rate_limits,
+            alone=False,
+            polled=None,
+            claimed_at=began,
+            worker=worker,
+        )
+
+    async def ended_as(
+        self, conn: Conn, worker: str, task: str, fence: int, moves: Sequence[Move]
+    ) -> Move | None:
+        """How this worker ended that claim, if it did in one of these ways."""
+        values = {"worker": worker, "task": task, "fence": fence, "moves": list(moves)}
+        row = await (await conn.execute(self._sql["ended_as"], values)).fetchone()
+        return None if row is None else Move(row[0])
+
+    async def keep_slots(self, conn: Conn, worker: str, ended: Sequence[Claim] = ()) -> None:
+        """Give back the slots of limits that nothing in its name needs any more.
+
+        Where some have ended, only if they can have had one.
+        """
+        if ended:
+            values = {"worker": worker, "names": list(_limits_of(ended))}
+            row = await (await conn.execute(self._sql["has_slots"], values)).fetchone()
+            if row is None or not row[0]:
+                return
+        held = await self._store.held(conn, worker)
+        # Names without a slot are passed over: limits that it does not have cost nothing.
+        await self._store.leasing.set_slots(conn, worker, EPOCH, _limits_of(held))
+
+
+def _limits_of(claims: Sequence[Claim]) -> Counter[str]:
+    """The limits that these may count against, each with how many."""
+    return Counter(
+        name
+        for claim in claims
+        for name in (claim.bucket, f"kind:{claim.kind}", f"queue:{claim.queue}")
+        if name is not None
+    )
