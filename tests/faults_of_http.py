@@ -61,6 +61,14 @@ HTTP = {
     "any-proxy": Fault("http/service.py", "if peer not in self.addresses:", "if False:"),
     "proxy-makes-admins": Fault("http/service.py", "name, roles[0])", "name, Role.ADMIN)"),
     "names-of-others": Fault("http/service.py", "not in LOOPBACK:", "in ():"),
+    "rare-ones-searched-for": Fault(
+        "store/pieces.sql",
+        "        limit %(look)s\n\n-- piece: marked_looked_at",
+        "\n-- piece: marked_looked_at",
+    ),
+    "partial-unsaid": Fault(
+        "store/browse.py", "Found(items, edge[0], partial=True)", "Found(items, edge[0])"
+    ),
     "report-by-anybody": Fault(
         "store/tasks.sql",
         "and r.fence = %(fence)s and r.worker = %(worker)s::uuid\n    for update",

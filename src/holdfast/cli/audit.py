@@ -31,7 +31,7 @@ def list_entries(
     async def work(conn: Conn, settings: Settings) -> tuple[list[Entry], int]:
         reader, offset = AuditReader(settings), (page - 1) * page_size
         found = await reader.page(conn, only, limit=page_size, offset=offset)
-        return found, 0 if as_json else await reader.count(conn, only)
+        return found, 0 if as_json else (await reader.count(conn, only))[0]
 
     found, total = on_database(work)
     if as_json:

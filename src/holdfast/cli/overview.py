@@ -1,5 +1,6 @@
 """`holdfast status` and `holdfast worker list`: how things stand."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.cli.screen import AsJson, ago, first_line, on_database, say, show_json, show_table
@@ -18,7 +19,7 @@ class Standing(NamedTuple):
     totals: Totals
     queues: list[QueueView]
     workers: list[WorkerView]
-    failures: list[Listed]
+    failures: Sequence[Listed]
     waiting: list[WaitingLong]
 
 
@@ -31,7 +32,7 @@ def status(as_json: AsJson = False) -> None:
             await browser.totals(conn),
             await browser.queues(conn),
             await browser.workers(conn),
-            await browser.tasks(conn, state=State.FAILED, limit=LATEST),
+            (await browser.tasks(conn, state=State.FAILED, limit=LATEST)).items,
             await browser.waiting_long(conn, LONG_SECONDS, LATEST),
         )
 

@@ -22,7 +22,7 @@ from holdfast.cli.screen import (
 from holdfast.config import Settings
 from holdfast.core.state import State
 from holdfast.core.task import Enqueued, NewTask, TaskView, Unique, is_id, shown_state
-from holdfast.store.browse import Browser, Listed
+from holdfast.store.browse import Browser, Found, Listed
 from holdfast.store.operate import Operator
 from holdfast.store.pool import Conn
 from holdfast.store.tasks import TaskStore
@@ -84,14 +84,14 @@ def list_tasks(  # noqa: PLR0913 (one for each option)
     if before is not None and not is_id(before):
         raise typer.BadParameter(f"{before} is not the id of a task", param_hint="--before")
 
-    async def work(conn: Conn, settings: Settings) -> list[Listed]:
+    async def work(conn: Conn, settings: Settings) -> Found[Listed]:
         return await Browser(settings).tasks(
             conn, state=state, kind=kind, queue=queue, subject=subject, limit=limit, before=before
         )
 
     found = on_database(work)
     if as_json:
-        show_json(found)
+        show_json(found.items)
         return
     show_table(
         ["task", "kind", "queue", "state", "attempts", "enqueued", "error"],
@@ -105,10 +105,12 @@ def list_tasks(  # noqa: PLR0913 (one for each option)
                 one.enqueued_at,
                 first_line(one.error),
             )
-            for one in found
+            for one in found.items
         ],
         empty="no such task waits, runs or is marked; completed ones are under --state completed",
     )
+    if found.partial:
+        say(f"only some were looked at, because such tasks are rare: --before {found.next} goes on there")
 
 
 @tasks.command()

@@ -38,6 +38,10 @@ _MEDIA_TYPES = {
 }
 
 
+# A page looks at so many of the newest, unless it is of one task or batch.
+LOOK = 50_000
+
+
 class Entries(Shape):
     """Which entries; what is not given is not asked for."""
 
@@ -80,6 +84,10 @@ class EntriesShape(Shape):
     page: int
     page_size: int
     total: int
+    partial: Annotated[
+        bool,
+        Field(description="Only the newest were looked at; an export has all."),
+    ]
 
 
 class Export(Entries):
@@ -109,11 +117,13 @@ async def list_entries(asked: AskedBy, only: Annotated[EntriesPage, Query()]) ->
     """Entries, the newest first."""
     reader, chosen = AuditReader(asked.settings), only.asked()
     offset = (only.audit_page - 1) * only.audit_page_size
+    total, exact = await reader.count(asked.conn, chosen, LOOK)
     return {
-        "items": await reader.page(asked.conn, chosen, limit=only.audit_page_size, offset=offset),
+        "items": await reader.page(asked.conn, chosen, limit=only.audit_page_size, offset=offset, look=LOOK),
         "page": only.audit_page,
         "page_size": only.audit_page_size,
-        "total": await reader.count(asked.conn, chosen),
+        "total": total,
+        "partial": not exact,
     }
 
 

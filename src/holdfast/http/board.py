@@ -130,7 +130,7 @@ async def ops(
         "queues": await browser.queues(conn),
         "workers": await browser.workers(conn),
         "kinds": (await letters.statistics(conn, quick=True)).by_kind,
-        "latest_failures": await browser.tasks(conn, state=State.FAILED, limit=limit),
+        "latest_failures": (await browser.tasks(conn, state=State.FAILED, limit=limit)).items,
         "dead_letters": await letters.page(conn, DeadFilter(), limit=limit),
         "recent_audit_logs": await AuditReader(asked.settings).page(
             conn, EntryFilter(action=audit_action, actor=audit_actor), limit=limit

@@ -78,8 +78,7 @@ class RetriedBatch(Shape):
 @router.get("/api/tasks/dead-letters", response_model=Page[DeadLetterShape])  # type: ignore[valid-type]
 async def list_dead(asked: AskedBy, only: Annotated[ListFilter, Query()]) -> object:
     """Dead letters, the newest first."""
-    found = await asked.letters.page(asked.conn, only.asked(FAILED), limit=only.limit, before=only.before)
-    return {"items": found, "next": found[-1].id if len(found) == only.limit else None}
+    return await asked.letters.look(asked.conn, only.asked(FAILED), only.limit, only.before)
 
 
 @router.get("/api/tasks/dead-letters/statistics", response_model=StatisticsShape)

@@ -66,6 +66,10 @@ class Page(Shape, Generic[T]):
 
     items: list[T]
     next: str | None = None
+    partial: Annotated[
+        bool,
+        Field(description="What is asked for is rare, and only some were looked at; `next` goes on."),
+    ] = False
 
 
 class ErrorShape(Shape):

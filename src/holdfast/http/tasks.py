@@ -92,7 +92,7 @@ async def list_tasks(  # noqa: PLR0913 (one for each filter)
     """Tasks, the newest first; without a state, those that have not completed."""
     if before is not None and not is_id(before):
         raise TaskNotFound(before)
-    found = await Browser(asked.settings).tasks(
+    return await Browser(asked.settings).tasks(
         asked.conn,
         state=state,
         kind=job_kind,
@@ -101,7 +101,6 @@ async def list_tasks(  # noqa: PLR0913 (one for each filter)
         limit=limit,
         before=before,
     )
-    return {"items": found, "next": found[-1].id if len(found) == limit else None}
 
 
 @router.post("/api/tasks", response_model=EnqueuedShape, status_code=201)

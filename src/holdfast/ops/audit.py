@@ -37,16 +37,19 @@ class AuditReader:
     def __init__(self, settings: Settings) -> None:
         self._sql = load("audit.sql", settings.schema_name)
 
-    async def page(self, conn: Conn, only: EntryFilter, *, limit: int = 50, offset: int = 0) -> list[Entry]:
-        """A page of entries, the newest first."""
-        return await self._read(conn, only, limit, offset, None)
+    async def page(
+        self, conn: Conn, only: EntryFilter, *, limit: int = 50, offset: int = 0, look: int | None = None
+    ) -> list[Entry]:
+        """A page of entries, the newest first; of so many at most, where that is given."""
+        return await self._read(conn, only, limit, offset, None, look)
 
-    async def count(self, conn: Conn, only: EntryFilter) -> int:
-        """How many entries there are."""
-        row = await (await conn.execute(self._sql["count_entries"], asdict(only))).fetchone()
+    async def count(self, conn: Conn, only: EntryFilter, look: int | None = None) -> tuple[int, bool]:
+        """How many entries there are, and whether all were looked at."""
+        values = asdict(only) | {"before_chunk": None, "before_place": None, "look": look}
+        row = await (await conn.execute(self._sql["count_entries"], values)).fetchone()
         assert row is not None, "a count always answers"
-        found: int = row[0]
-        return found
+        found, looked_at = row
+        return found, look is None or looked_at < look
 
     async def export(self, conn: Conn, only: EntryFilter, how: str) -> AsyncIterator[str]:
         """Every entry, the newest first, as pieces of a text in one of the formats."""
@@ -88,7 +91,13 @@ class AuditReader:
         return Verified(entries, pruned, unsealed, number or 0, hash_ or "", wrong)
 
     async def _read(
-        self, conn: Conn, only: EntryFilter, limit: int, offset: int, before: tuple[int, int] | None
+        self,
+        conn: Conn,
+        only: EntryFilter,
+        limit: int,
+        offset: int,
+        before: tuple[int, int] | None,
+        look: int | None = None,
     ) -> list[Entry]:
         chunk, place = before or (None, None)
         values = asdict(only) | {
@@ -96,6 +105,7 @@ class AuditReader:
             "offset": offset,
             "before_chunk": chunk,
             "before_place": place,
+            "look": look,
         }
         return [Entry(*row) for row in await (await conn.execute(self._sql["entries"], values)).fetchall()]
 

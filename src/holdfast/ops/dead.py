@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 
@@ -16,6 +16,7 @@ from holdfast.core.redact import masked
 from holdfast.core.state import Move
 from holdfast.core.task import is_id
 from holdfast.store.audit import AuditWriter, Author
+from holdfast.store.browse import LOOK, Found
 from holdfast.store.operate import Operator
 from holdfast.store.pool import Conn
 from holdfast.store.samples import EXACT_MAX, Samples
@@ -139,14 +140,28 @@ class DeadLetters:
         self, conn: Conn, only: DeadFilter, *, limit: int = 20, offset: int = 0, before: str | None = None
     ) -> list[DeadLetter]:
         """A page, the newest first; it goes on below the id of the last one."""
-        if before is not None and not is_id(before):
-            raise TaskNotFound(before)
-        values = only.values() | {"limit": limit, "offset": offset, "before": before}
+        values = only.values() | {"limit": limit, "offset": offset, "before": before, "look": None}
+        return await self._page(conn, values)
+
+    async def look(self, conn: Conn, only: DeadFilter, limit: int, before: str | None) -> Found[DeadLetter]:
+        """The same of failed ones for whoever asks: no more are looked at than take a moment."""
+        values = only.values() | {"limit": limit, "offset": 0, "before": before, "look": LOOK}
+        items = await self._page(conn, values)
+        if len(items) == limit:
+            return Found(items, items[-1].id)
+        edge = await (await conn.execute(self._sql["dead_edge"], values)).fetchone()
+        return Found(items) if edge is None else Found(items, edge[0], partial=True)
+
+    async def _page(self, conn: Conn, values: Mapping[str, object]) -> list[DeadLetter]:
+        before = values["before"]
+        if before is not None and not is_id(str(before)):
+            raise TaskNotFound(str(before))
         return [DeadLetter(*row) for row in await (await conn.execute(self._sql["dead"], values)).fetchall()]
 
     async def sorts(self, conn: Conn, only: DeadFilter, most: int | None = None) -> list[Sort]:
         """How many of each sort a filter finds, the most first; of so many at most, where that is given."""
-        cursor = await conn.execute(self._sql["breakdown"], only.values() | {"most": most})
+        name = "breakdown" if most is None else "breakdown_of_some"
+        cursor = await conn.execute(self._sql[name], only.values() | {"most": most})
         return [Sort(*row) for row in await cursor.fetchall()]
 
     async def statistics(self, conn: Conn, *, quick: bool = False) -> Statistics:

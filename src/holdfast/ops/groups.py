@@ -14,6 +14,7 @@ from holdfast.core.events import Listener, silent
 from holdfast.core.redact import STRUCK, masked
 from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.pool import Conn
+from holdfast.store.samples import EXACT_MAX
 from holdfast.store.sql import load
 
 GROUP_SAMPLE = 500
@@ -135,7 +136,7 @@ class Groups:
     async def _groups(
         self, conn: Conn, fingerprint: str | None, state: str | None, kind: str | None, limit: int
     ) -> list[Group]:
-        values = {"fingerprint": fingerprint, "state": state, "kind": kind, "limit": limit}
+        values = {"fingerprint": fingerprint, "state": state, "kind": kind, "limit": limit, "most": EXACT_MAX}
         return [Group(*row) for row in await (await conn.execute(self._sql["groups"], values)).fetchall()]
 
     async def _set(  # noqa: PLR0913 (what the verbs have in common)

@@ -183,18 +183,17 @@ where a.at < %(before)s::timestamptz
 -- A page of entries, the newest first.
 select
     a.chunk, a.place, a.at, a.action, a.actor, a.reason, a.batch_id::text, a.task_id::text, a.kind, a.subject, a.trace_id, a.details
-from holdfast.audit_log a
+from ({entries_looked_at}) a
 where {audit_entries}
-    and (%(before_chunk)s::bigint is null or (a.chunk, a.place) < (%(before_chunk)s::bigint, %(before_place)s::integer))
 order by a.chunk desc, a.place desc
 limit %(limit)s
 offset %(offset)s;
 
 
 -- name: count_entries
-select count(*)
-from holdfast.audit_log a
-where {audit_entries};
+-- How many there are among those looked at, and how many were.
+select count(*) filter (where {audit_entries}), count(*)
+from ({entries_looked_at}) a;
 
 
 -- name: verify_seals

@@ -1,8 +1,9 @@
 """Reading for people: lists of tasks, queues, workers, and why a task waits. Nothing here writes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Generic, TypeVar
 
 from holdfast.config import Settings
 from holdfast.core.state import State
@@ -11,8 +12,17 @@ from holdfast.store.pool import Conn
 from holdfast.store.samples import EXACT_MAX, QueueSample, Samples, larger
 from holdfast.store.sql import load
 
+T = TypeVar("T")
 WORKERS_MAX = 1_000
-_MARKED = (State.FAILED, State.CANCELLED, State.PAUSED)
+# For one page no more than these are looked at: nobody who asks has millions searched for a rare one.
+LOOK = 20_000
+_LISTS: Mapping[State | None, str] = {
+    State.FAILED: "list_marked",
+    State.CANCELLED: "list_marked",
+    State.PAUSED: "list_marked",
+    State.COMPLETED: "list_completed",
+    State.RUNNING: "list_running",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +48,15 @@ class Listed:
     def shown_state(self) -> str:
         """The state as people see it."""
         return shown_state(self.state, self.next_attempt_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[T]):
+    """A page of a list: what asks for the one below, and whether there may be more where nobody looked."""
+
+    items: Sequence[T]
+    next: str | None = None
+    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +143,7 @@ class Browser:
         subject: str | None = None,
         limit: int = 20,
         before: str | None = None,
-    ) -> list[Listed]:
+    ) -> Found[Listed]:
         """A page of tasks, the newest first; without a state, those that have not completed."""
         values: Mapping[str, object] = {
             "state": state,
@@ -133,13 +152,16 @@ class Browser:
             "subject": subject,
             "limit": limit,
             "before": before,
+            "look": LOOK,
         }
-        if state in _MARKED:
-            name = "list_marked"
-        else:
-            name = "list_completed" if state is State.COMPLETED else "list_alive"
+        name = _LISTS.get(state, "list_alive")
         cursor = await conn.execute(self._sql[name], values)
-        return [Listed(*row) for row in await cursor.fetchall()]
+        items = [Listed(*row) for row in await cursor.fetchall()]
+        if len(items) == limit:
+            return Found(items, items[-1].id)
+        # What it asks for is rare: it may be below where the look ended.
+        edge = await (await conn.execute(self._sql[f"{name}_edge"], values)).fetchone()
+        return Found(items) if edge is None else Found(items, edge[0], partial=True)
 
     async def attempts(self, conn: Conn, task_id: str) -> list[tuple[object, ...]]:
         """Every claim of a task that ended otherwise than in success."""

@@ -9,8 +9,8 @@ select
     t.replay_count, t.last_replayed_at, t.last_replayed_by, t.last_replay_reason
 from unnest(%(states)s::text[]) as s (state)
 cross join lateral (
-    select t.* from holdfast.tasks t
-    where t.mark = s.state and {dead_letters} and {marked_before}
+    select t.* from ({dead_looked_at}) t
+    where {dead_letters}
     order by t.marked_at desc, t.id desc
     limit %(limit)s::bigint + %(offset)s::bigint
 ) t
@@ -19,8 +19,24 @@ limit %(limit)s
 offset %(offset)s;
 
 
+-- name: dead_edge
+-- The last one that such a look comes to in the first of the states, where there may be more below it.
+select t.id::text
+from unnest((%(states)s::text[])[:1]) as s (state)
+cross join lateral (select t.* from ({dead_looked_at}) t order by t.marked_at desc, t.id desc offset %(look)s - 1 limit 1) t;
+
+
 -- name: breakdown
--- How many there are of each sort; of so many at most, where that is asked for.
+-- How many there are of each sort.
+select t.kind, t.dead_reason, t.failure_class, t.error_code, t.fingerprint, count(*), min(t.marked_at), max(t.marked_at)
+from holdfast.tasks t
+where {dead_letters}
+group by 1, 2, 3, 4, 5
+order by 6 desc;
+
+
+-- name: breakdown_of_some
+-- The same of so many at most. Apart, because a bound keeps the server from counting with several processes.
 select t.kind, t.dead_reason, t.failure_class, t.error_code, t.fingerprint, count(*), min(t.marked_at), max(t.marked_at)
 from (
     select t.kind, t.dead_reason, t.failure_class, t.error_code, t.fingerprint, t.marked_at
@@ -71,15 +87,10 @@ with met as (
         where %(fingerprint)s::text is null or d.fingerprint = %(fingerprint)s
     ) x
     group by x.fingerprint
-), dead as (
-    select t.fingerprint, count(*) as dead
-    from holdfast.tasks t
-    where t.mark = 'failed' and t.fingerprint is not null and (%(fingerprint)s::text is null or t.fingerprint = %(fingerprint)s)
-    group by t.fingerprint
 ), found as (
     select
         g.fingerprint, g.kind, g.failure_class, g.error_code, g.message, g.first_seen_at, m.last_at, coalesce(m.failures, 0) as failures,
-        coalesce(m.last_hour, 0) as last_hour, coalesce(d.dead, 0) as dead,
+        coalesce(m.last_hour, 0) as last_hour, d.dead,
         case
             when g.resolved_at is not null and m.last_at > g.resolved_at then 'regressed'
             when g.resolved_at is not null then 'resolved'
@@ -89,7 +100,12 @@ with met as (
         g.ignored_until, g.resolved_at, g.owner, g.note, g.changed_by, g.changed_at
     from holdfast.failure_groups g
     left join met m on m.fingerprint = g.fingerprint
-    left join dead d on d.fingerprint = g.fingerprint
+    cross join lateral (
+        -- Of each no more than so many: a few causes have most of a million.
+        select count(*) as dead from (
+            select from holdfast.tasks t where t.fingerprint = g.fingerprint and t.mark = 'failed' limit %(most)s::integer + 1
+        ) x
+    ) d
     where %(fingerprint)s::text is null or g.fingerprint = %(fingerprint)s
 )
 select f.*

@@ -15,12 +15,62 @@ t.mark = any (%(states)s::text[])
     and (%(ids)s::uuid[] is null or t.id = any (%(ids)s::uuid[]))
     and t.queue <> 'holdfast'
 
+-- piece: dead_looked_at
+-- Dead letters of a state by an index, so many at most where that is asked for: the rest of what is asked may be rare.
+select t.* from holdfast.tasks t
+        where t.mark = s.state
+            and (%(subject)s::text is null or t.subject = %(subject)s)
+            and (%(kind)s::text is null or t.kind = %(kind)s)
+            and (%(trace)s::text is null or t.trace_id = %(trace)s)
+            and (%(fingerprint)s::text is null or t.fingerprint = %(fingerprint)s)
+            and (%(ids)s::uuid[] is null or t.id = any (%(ids)s::uuid[]))
+            and (%(since)s::timestamptz is null or t.marked_at >= %(since)s::timestamptz)
+            and (%(until)s::timestamptz is null or t.marked_at < %(until)s::timestamptz)
+            and {marked_before}
+        order by t.marked_at desc, t.id desc
+        limit %(look)s
+
+-- piece: marked_looked_at
+-- No more than so many are looked at for a list, and those by an index: what it asks for beside that may be rare.
+select t.* from holdfast.tasks t
+    where t.mark = %(state)s
+        and (%(kind)s::text is null or t.kind = %(kind)s)
+        and (%(subject)s::text is null or t.subject = %(subject)s)
+        and {marked_before}
+    order by t.marked_at desc, t.id desc
+    limit %(look)s
+
+-- piece: alive_looked_at
+-- The same of tasks that have not completed.
+select t.* from holdfast.tasks t
+    where (%(subject)s::text is null or t.subject = %(subject)s)
+        and (%(before)s::uuid is null or t.id < %(before)s::uuid)
+    order by t.id desc
+    limit %(look)s
+
+-- piece: running_looked_at
+-- Of those that run.
+select r.id from holdfast.running r where %(before)s::uuid is null or r.id < %(before)s::uuid order by r.id desc limit %(look)s
+
+-- piece: completed_looked_at
+-- And of those that have completed.
+select h.* from holdfast.task_history h where %(before)s::uuid is null or h.id < %(before)s::uuid order by h.id desc limit %(look)s
+
 -- piece: marked_before
 -- Below a task in a list of marked ones, the newest first.
 (
         %(before)s::uuid is null
         or (t.marked_at, t.id) < ((select b.marked_at from holdfast.tasks b where b.id = %(before)s::uuid), %(before)s::uuid)
     )
+
+-- piece: entries_looked_at
+-- The newest entries, or those of a task or a batch; so many at most, where that is asked for.
+select a.* from holdfast.audit_log a
+    where (%(batch)s::uuid is null or a.batch_id = %(batch)s::uuid)
+        and (%(task)s::uuid is null or a.task_id = %(task)s::uuid)
+        and (%(before_chunk)s::bigint is null or (a.chunk, a.place) < (%(before_chunk)s::bigint, %(before_place)s::integer))
+    order by a.chunk desc, a.place desc
+    limit %(look)s
 
 -- piece: audit_entries
 -- What `core.audit.EntryFilter` asks for.

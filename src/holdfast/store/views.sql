@@ -18,14 +18,15 @@ where s.id = %(id)s::uuid;
 select
     t.id::text, t.kind, t.queue, t.mark as state, t.attempts, t.failures, t.subject, t.trace_id, t.enqueued_at, null::timestamptz,
     t.marked_at, t.dead_reason, t.error_code, coalesce(t.error_message, t.mark_reason)
-from holdfast.tasks t
-where t.mark = %(state)s
-    and (%(kind)s::text is null or t.kind = %(kind)s)
-    and (%(queue)s::text is null or t.queue = %(queue)s)
-    and (%(subject)s::text is null or t.subject = %(subject)s)
-    and {marked_before}
+from ({marked_looked_at}) t
+where %(queue)s::text is null or t.queue = %(queue)s
 order by t.marked_at desc, t.id desc
 limit %(limit)s;
+
+
+-- name: list_marked_edge
+-- The last one that such a look comes to, where there may be more below it.
+select t.id::text from ({marked_looked_at}) t order by t.marked_at desc, t.id desc offset %(look)s - 1 limit 1;
 
 
 -- name: list_alive
@@ -35,15 +36,35 @@ select
     case when t.mark is not null then t.mark when r.id is not null then 'running' else 'queued' end as state,
     t.attempts, t.failures, t.subject, t.trace_id, t.enqueued_at, case when t.mark is null and r.id is null then t.run_at end,
     t.marked_at, t.dead_reason, t.error_code, coalesce(t.error_message, t.mark_reason)
-from holdfast.tasks t
-left join holdfast.running r on r.id = t.id
-where (%(state)s::text is null or (t.mark is null and (r.id is not null) = (%(state)s = 'running')))
+from ({alive_looked_at}) t
+left join lateral (select c.id from holdfast.running c where c.id = t.id offset 0) r on true
+where (%(state)s::text is null or t.mark is null and r.id is null)
     and (%(kind)s::text is null or t.kind = %(kind)s)
     and (%(queue)s::text is null or t.queue = %(queue)s)
-    and (%(subject)s::text is null or t.subject = %(subject)s)
-    and (%(before)s::uuid is null or t.id < %(before)s::uuid)
 order by t.id desc
 limit %(limit)s;
+
+
+-- name: list_alive_edge
+select t.id::text from ({alive_looked_at}) t order by t.id desc offset %(look)s - 1 limit 1;
+
+
+-- name: list_running
+-- Those that run now, the newest first: few, among however many tasks.
+select
+    t.id::text, t.kind, t.queue, 'running' as state, t.attempts, t.failures, t.subject, t.trace_id, t.enqueued_at, null::timestamptz,
+    t.marked_at, t.dead_reason, t.error_code, coalesce(t.error_message, t.mark_reason)
+from ({running_looked_at}) f
+cross join {tasks_found}
+where (%(kind)s::text is null or t.kind = %(kind)s)
+    and (%(queue)s::text is null or t.queue = %(queue)s)
+    and (%(subject)s::text is null or t.subject = %(subject)s)
+order by t.id desc
+limit %(limit)s;
+
+
+-- name: list_running_edge
+select f.id::text from ({running_looked_at}) f order by f.id desc offset %(look)s - 1 limit 1;
 
 
 -- name: list_completed
@@ -51,13 +72,16 @@ limit %(limit)s;
 select
     h.id::text, h.kind, h.queue, 'completed' as state, h.attempts, h.failures, h.subject, h.trace_id, h.enqueued_at, null::timestamptz,
     h.finished_at, null, null, null
-from holdfast.task_history h
+from ({completed_looked_at}) h
 where (%(kind)s::text is null or h.kind = %(kind)s)
     and (%(queue)s::text is null or h.queue = %(queue)s)
     and (%(subject)s::text is null or h.subject = %(subject)s)
-    and (%(before)s::uuid is null or h.id < %(before)s::uuid)
 order by h.id desc
 limit %(limit)s;
+
+
+-- name: list_completed_edge
+select h.id::text from ({completed_looked_at}) h order by h.id desc offset %(look)s - 1 limit 1;
 
 
 -- name: attempts
