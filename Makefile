@@ -6,7 +6,7 @@ PYTHON ?= python3
 JOBS ?= 2
 # Benchmarks and fault tests run on a PostgreSQL cluster of their own, made and removed by tests/cluster.py.
 
-.PHONY: help setup lock check fix dev lint types imports site test requirements mutants check-databases decay bare chaos deploys limits redrive lists fuzz outside worker-rates endure bench bench-setup bench-quick clean
+.PHONY: help setup lock check fix dev lint types imports site test requirements mutants check-databases decay bare chaos deploys limits redrive lists fuzz metrics outside worker-rates endure bench bench-setup bench-quick clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | column -t -s '	'
@@ -90,7 +90,11 @@ lists: ## every list of the HTTP API beside millions, as JSON
 	$(BIN)/python -m benchmarks.lists --write docs/benchmarks/lists.json
 
 fuzz: ## a hundred thousand requests made of the API's own document
-	HOLDFAST_TEST_FUZZ=90000 $(BIN)/python -m pytest -q tests/http_api/test_fuzz.py
+	HOLDFAST_TEST_FUZZ=90000 $(BIN)/python -m pytest -q -n 2 tests/http_api/test_fuzz.py
+	$(BIN)/python -m benchmarks.fuzzing
+
+metrics: ## what a real Prometheus sees while processes are killed, and what counting costs, as JSON
+	$(BIN)/python -m benchmarks.scraped --write docs/benchmarks/metrics.json
 
 outside: ## ten thousand tasks by workers in shell, with kills
 	HOLDFAST_TEST_OUTSIDE_TASKS=10000 $(BIN)/python -m pytest -q tests/http_api/test_shell_worker.py

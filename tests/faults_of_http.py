@@ -69,6 +69,9 @@ HTTP = {
     "partial-unsaid": Fault(
         "store/browse.py", "Found(items, edge[0], partial=True)", "Found(items, edge[0])"
     ),
+    "watchers-hold-it-up": Fault(
+        "cli/api.py", "timeout_graceful_shutdown=LEAVE_SECONDS", "timeout_graceful_shutdown=None"
+    ),
     "report-by-anybody": Fault(
         "store/tasks.sql",
         "and r.fence = %(fence)s and r.worker = %(worker)s::uuid\n    for update",

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,14 +15,6 @@ from pathlib import Path
 from tests.apps import OLD, RECORD
 
 ROOT = Path(__file__).parent.parent
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 async def until(condition: Callable[[], object], seconds: float = 20.0, what: str = "") -> float:

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ from holdfast import Holdfast, Task
 from holdfast.config import Settings
 from holdfast.http.application import create
 from holdfast.ops.tokens import Role, Tokens
+from tests.cluster import free_port
 from tests.ops.conftest import Shift, shift_of
-from tests.tree import free_port, until_true
+from tests.tree import until_true
 from tests.world import World
 
 APP = "tests.apps:app"
@@ -81,9 +82,11 @@ async def api(world: World) -> AsyncIterator[Api]:
         yield Api(app, client, tokens, shift)
 
 
-@pytest.fixture
-async def served(world: World, url: str) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of an API that runs as a process of its own."""
+@asynccontextmanager
+async def serving(
+    world: World, url: str
+) -> AsyncIterator[tuple[httpx.AsyncClient, "subprocess.Popen[bytes]"]]:
+    """An API that runs as a process of its own, and a client of it."""
     token = await Tokens(Settings(database_url=url), by="test").create(world.conn, "ada", Role.ADMIN, None)
     port = free_port()
     process = subprocess.Popen(  # noqa: ASYNC220 (it is to outlive this call)
@@ -102,7 +105,14 @@ async def served(world: World, url: str) -> AsyncIterator[httpx.AsyncClient]:
                     return False
 
             await until_true(ready, 20, "the API")
-            yield client
+            yield client, process
     finally:
         process.terminate()
         assert process.wait(10) in {0, -15}
+
+
+@pytest.fixture
+async def served(world: World, url: str) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of such an API."""
+    async with serving(world, url) as (client, _):
+        yield client

@@ -4,10 +4,12 @@ import asyncio
 import json
 
 import httpx
+import pytest
 
 from holdfast.http.live import Live
 from holdfast.ops.tokens import Role
-from tests.http_api.conftest import Api
+from tests.http_api.conftest import Api, serving
+from tests.world import World
 
 
 async def test_whoever_watches_is_told_how_things_stand_and_when_that_changes(
@@ -28,6 +30,14 @@ async def test_whoever_watches_is_told_how_things_stand_and_when_that_changes(
             async for board in boards:
                 if any(queue["name"] == "money" and queue["ready"] == 1 for queue in board["queues"]):
                     break
+
+
+@pytest.mark.catches("watchers-hold-it-up")
+async def test_whoever_watches_does_not_hold_up_the_end_of_the_api(world: World, url: str) -> None:
+    async with serving(world, url) as (client, process), client.stream("GET", "/api/live") as stream:
+        assert await anext(stream.aiter_lines()) == "event: board"
+        process.terminate()
+        assert await asyncio.to_thread(process.wait, 10) in {0, -15}
 
 
 async def test_one_look_ends_by_itself_and_needs_a_role(api: Api) -> None:

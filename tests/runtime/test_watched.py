@@ -13,7 +13,8 @@ from holdfast.core.events import LateResultsRefused, TasksClaimed, TasksSettled
 from holdfast.core.failure import FailureClass
 from holdfast.observe.counted import Counted, Figure, name_of
 from holdfast.runtime.tally import RECORDS_MAX, Tallies, Tally
-from tests.tree import Tree, free_port, until_true
+from tests.cluster import free_port
+from tests.tree import Tree, until_true
 from tests.world import World, broken
 
 

@@ -16,6 +16,7 @@ from holdfast.store.pool import Conn
 HOST = "127.0.0.1"
 PORT = 8_410
 RATE = 50.0
+LEAVE_SECONDS = 3
 
 
 async def _nothing(_: Conn, __: Settings) -> None:
@@ -76,7 +77,16 @@ def api(  # noqa: PLR0913 (one for each option)
         proxy=Proxy(trusted, proxy_user, proxy_groups) if trusted else None,
     )
     # Whom a proxy speaks for is asked of no header but its own: uvicorn must not take the address from one.
-    uvicorn.run(made, host=host, port=port, log_level="warning", server_header=False, proxy_headers=False)
+    uvicorn.run(
+        made,
+        host=host,
+        port=port,
+        log_level="warning",
+        server_header=False,
+        proxy_headers=False,
+        # Those who watch a stream do not hold it up.
+        timeout_graceful_shutdown=LEAVE_SECONDS,
+    )
 
 
 def _is_loopback(host: str) -> bool:

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 
 from holdfast.config import Settings
 from holdfast.core.events import Listener, silent
@@ -32,6 +33,11 @@ ROUTERS = (
 _PROBLEMS = {400, 401, 403, 404, 409, 413, 415, 422, 429, 503}
 
 
+def _named(route: APIRoute) -> str:
+    """What an operation is called in the document, and in clients that are made of it."""
+    return f"{str(route.tags[0]).replace(' ', '_')}_{route.name}"
+
+
 def create(
     settings: Settings,
     handlers: Handlers | None = None,
@@ -57,6 +63,7 @@ def create(
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/openapi.json",
+        generate_unique_id_function=_named,
         responses={
             status: {"model": Problem, "content": {MEDIA_TYPE: {}}, "description": "A problem"}
             for status in sorted(_PROBLEMS)

@@ -10,12 +10,14 @@ import psycopg
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
+from holdfast.config import Settings
 from holdfast.http.asking import AskedBy, Asking
 from holdfast.http.board import TotalsShape
 from holdfast.http.problems import Refused
 from holdfast.http.service import Service
 from holdfast.http.shapes import QueueShape, Shape
 from holdfast.store.figures import figures
+from holdfast.store.pool import Conn
 
 router = APIRouter(route_class=Asking, tags=["board"])
 
@@ -52,14 +54,13 @@ class Live:
         """Whether nobody more can watch."""
         return len(self._watchers) >= self._most
 
-    async def stream(self, seconds: float) -> AsyncIterator[str]:
-        """How things stand now, and again whenever that changes."""
+    async def stream(self, first: str, seconds: float) -> AsyncIterator[str]:
+        """What was seen first, and what is seen whenever that changes."""
         until = time.monotonic() + seconds
         waiting: asyncio.Queue[str] = asyncio.Queue(1)
         self._watchers.add(waiting)
         try:
-            self._last = await self._look()
-            yield self._last
+            yield first
             if self._looking is None or self._looking.done():
                 self._looking = asyncio.create_task(self._look_on())
             while (left := until - time.monotonic()) > 0:
@@ -87,9 +88,13 @@ class Live:
     async def _look(self) -> str:
         service = self._service
         async with service.connection() as conn, service.bounded(conn, writes=False):
-            found = await figures(conn, service.settings)
-        board = LiveShape.model_validate(found).model_dump_json(by_alias=True)
-        return f"event: board\nretry: 2000\ndata: {board}\n\n"
+            return await look(conn, service.settings)
+
+
+async def look(conn: Conn, settings: Settings) -> str:
+    """How things stand now, as an event."""
+    found = LiveShape.model_validate(await figures(conn, settings))
+    return f"event: board\nretry: 2000\ndata: {found.model_dump_json(by_alias=True)}\n\n"
 
 
 class EventStream(StreamingResponse):
@@ -101,7 +106,7 @@ class EventStream(StreamingResponse):
 @router.get("/api/live", response_class=EventStream)
 async def live(
     request: Request,
-    _: AskedBy,
+    asked: AskedBy,
     seconds: Annotated[
         int, Query(ge=0, le=STREAM_SECONDS, description="For how long; 0 is one look.")
     ] = STREAM_SECONDS,
@@ -110,4 +115,5 @@ async def live(
     live: Live = request.app.state.live
     if live.full():
         raise Refused(503, "as many as may are watching already: ask again later", {"Retry-After": "10"})
-    return EventStream(live.stream(seconds))
+    # Looked at before anything is sent: a database that is away is said to be.
+    return EventStream(live.stream(await look(asked.conn, asked.settings), seconds))

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
 from holdfast.http.asking import AskedBy, Asking
-from holdfast.http.shapes import PAGE_MAX, Filter, PlanShape, Reasoned, Shape, Why
+from holdfast.http.shapes import PAGE_MAX, Filter, PlanShape, Reasoned, Shape, Why, leads_to
 from holdfast.ops.dead import FAILED, RETRYABLE
 from holdfast.ops.plan import ITEMS_MAX, STOP_RATIO, How, PlanView
 from holdfast.ops.plans import Plans
@@ -45,7 +45,12 @@ async def list_plans(asked: AskedBy, limit: Annotated[int, Query(ge=1, le=PAGE_M
     return [_shown(plan) for plan in await asked.plans.latest(asked.conn, limit)]
 
 
-@router.post("/api/plans", response_model=PlanShape, status_code=201)
+@router.post(
+    "/api/plans",
+    response_model=PlanShape,
+    status_code=201,
+    responses={201: leads_to(plans_show="plan_id=id", plans_start="plan_id=id", plans_abort="plan_id=id")},
+)
 async def freeze(asked: AskedBy, new: NewPlan) -> object:
     """Freeze what the filter finds into a plan; nothing happens to the tasks before it is started."""
     how = How(new.canary, new.rate, new.stop_ratio, new.expires_hours * 3_600, new.limit)

@@ -61,6 +61,15 @@ ScheduleShape = shape(ScheduleView)
 PlanShape = create_model("Plan", __base__=shape(PlanView), shown_state=(str, ...))
 
 
+def leads_to(**operations: str) -> dict[str, Any]:
+    """The links of an answer, to operations that take what it names: `operation="parameter=member"`."""
+    links = {}
+    for operation, passed in operations.items():
+        parameter, member = passed.split("=")
+        links[operation] = {"operationId": operation, "parameters": {parameter: f"$response.body#/{member}"}}
+    return {"links": links}
+
+
 class Page(Shape, Generic[T]):
     """A page of a list; `next` asks for the one below it."""
 

@@ -22,6 +22,7 @@ from holdfast.http.shapes import (
     Text,
     Why,
     check_depth,
+    leads_to,
     task_shape,
 )
 from holdfast.store.bridges import bridge_async
@@ -103,7 +104,20 @@ async def list_tasks(  # noqa: PLR0913 (one for each filter)
     )
 
 
-@router.post("/api/tasks", response_model=EnqueuedShape, status_code=201)
+@router.post(
+    "/api/tasks",
+    response_model=EnqueuedShape,
+    status_code=201,
+    responses={
+        201: leads_to(
+            tasks_show="task_id=id",
+            tasks_why="task_id=id",
+            tasks_pause="task_id=id",
+            tasks_resume="task_id=id",
+            tasks_cancel="task_id=id",
+        )
+    },
+)
 async def enqueue(asked: AskedBy, task: EnqueueShape) -> object:
     """Enqueue a task; with a `key` that is taken, it is told which task has it."""
     check_depth(task.payload)

@@ -15,7 +15,7 @@ from holdfast.core.outcome import Cancel, Complete, Fail, Failed, Outcome, Relea
 from holdfast.core.task import QUEUE_DEFAULT, TIMEOUT_SECONDS, Claim, is_id
 from holdfast.http.asking import AskedBy, Asking
 from holdfast.http.problems import problem
-from holdfast.http.shapes import TEXT_MAX, Shape, Text, Why
+from holdfast.http.shapes import TEXT_MAX, Shape, Text, Why, leads_to
 from holdfast.http.tasks import TaskId
 from holdfast.runtime.outside import OutsideWorkers
 from holdfast.store.outside import Lease
@@ -152,7 +152,18 @@ class ReportedShape(Shape):
     ended_as: str
 
 
-@router.post("/api/workers", response_model=LeaseShape, status_code=201)
+@router.post(
+    "/api/workers",
+    response_model=LeaseShape,
+    status_code=201,
+    responses={
+        201: leads_to(
+            workers_claim="worker_id=worker",
+            workers_beat="worker_id=worker",
+            workers_leave="worker_id=worker",
+        )
+    },
+)
 async def enter(asked: AskedBy, worker: EnterShape) -> object:
     """Enter as a worker."""
     workers = _workers(asked)

@@ -1,0 +1,192 @@
+"""A real Prometheus beside workers whose processes are killed: what it has seen at the end, and what is true.
+
+python -m benchmarks.scraped --write docs/benchmarks/metrics.json      about 6 minutes; needs prometheus
+
+Then what counting costs: drains of a worker with and without `--metrics-port`, in turn, scraped every second.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.cluster import DURABLE, free_port, postgres
+from tests.tree import Tree
+
+from benchmarks.engines import Ours, connect
+from benchmarks.loops import about, pairs, write
+from benchmarks.worker import drain, enqueue
+from holdfast.config import Settings
+from holdfast.ops.tokens import Role, Tokens
+from holdfast.store.pool import connect as connect_async
+
+ROOT = Path(__file__).parent.parent
+KILLS = 12
+PAIRS = 5
+CONFIG = """
+global: {{scrape_interval: 1s}}
+scrape_configs:
+  - job_name: workers
+    static_configs: [{{targets: [{workers}]}}]
+  - job_name: api
+    authorization: {{credentials: "{token}"}}
+    static_configs: [{{targets: ["127.0.0.1:{api}"]}}]
+"""
+
+
+@contextmanager
+def running(*command: str, **environment: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """A program that ends with the block."""
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=os.environ | environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def asked(port: int, query: str) -> float:
+    """One figure of Prometheus; none is 0."""
+    url = f"http://127.0.0.1:{port}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        found = json.load(answer)["data"]["result"]
+    return float(found[0]["value"][1]) if found else 0.0
+
+
+async def token_of(url: str) -> str:
+    """For the scraper."""
+    async with await connect_async(url) as conn:
+        return (await Tokens(Settings(database_url=url), by="x").create(conn, "p", Role.VIEWER, None)).token
+
+
+def scraped(url: str, tasks: int) -> dict[str, object]:
+    """Fifty thousand tasks, processes killed on the way, then what each of three records says."""
+    program = shutil.which("prometheus")
+    assert program is not None, "apt-get install prometheus"
+    api, prometheus, *ports = (free_port() for _ in range(4))
+    enqueue(url, "effect", tasks)
+    rng = random.Random(3)
+    with tempfile.TemporaryDirectory(prefix="holdfast-scraped-") as name:
+        folder = Path(name)
+        workers = ", ".join(f'"127.0.0.1:{port}"' for port in ports)
+        config = CONFIG.format(workers=workers, token=asyncio.run(token_of(url)), api=api)
+        (folder / "prometheus.yml").write_text(config)
+        trees = [Tree(url, folder, f"w{port}") for port in ports]
+        with (
+            running(sys.executable, "-m", "holdfast", "api", "--port", str(api), HOLDFAST_DATABASE_URL=url),
+            running(
+                program,
+                f"--config.file={folder}/prometheus.yml",
+                f"--storage.tsdb.path={folder}/data",
+                f"--web.listen-address=127.0.0.1:{prometheus}",
+            ),
+            connect(url) as conn,
+        ):
+            try:
+                for tree, port in zip(trees, ports, strict=True):
+                    tree.start("--processes", 2, "--metrics-port", port, "--lease", 5)
+                killed = _drained(conn, trees, tasks, rng)
+                # The last scrape.
+                time.sleep(5)
+                effects = {effect.task for effect in trees[0].effects()}
+                row = conn.execute("select count(*) from holdfast.task_history").fetchone()
+                assert row is not None
+                complete = 'outcome="complete"'
+                return {
+                    "tasks": tasks,
+                    "processes killed": killed,
+                    "in history": row[0],
+                    "different tasks in the record of effects": len(effects),
+                    "Prometheus, by the API": asked(
+                        prometheus, f"sum(holdfast_tasks_settled_total{{{complete}}})"
+                    ),
+                    "Prometheus, by the workers": asked(
+                        prometheus, f"sum(holdfast_worker_settled_total{{{complete}}})"
+                    ),
+                    "crashes seen": asked(prometheus, "sum(holdfast_worker_crashes_total)"),
+                    "oldest ready age": asked(prometheus, "max(holdfast_queue_oldest_ready_age_seconds)"),
+                }
+            finally:
+                for tree in trees:
+                    tree.close()
+
+
+def _drained(conn: object, trees: list[Tree], tasks: int, rng: random.Random) -> int:
+    """Until all have completed, some processes die."""
+    killed = 0
+    while True:
+        row = conn.execute("select count(*) from holdfast.task_history").fetchone()  # type: ignore[attr-defined]
+        if row[0] >= tasks:
+            return killed
+        if killed < KILLS and row[0] >= tasks * (killed + 0.5) / KILLS:
+            pids = rng.choice(trees).executors()
+            if pids:
+                os.kill(rng.choice(pids), signal.SIGKILL)
+                killed += 1
+        time.sleep(0.05)
+
+
+def cost(url: str) -> dict[str, object]:
+    """Drains with and without counts."""
+
+    def one(how: str) -> float:
+        if how == "silent":
+            return drain(url, "--processes", 2, "--concurrency", 100)
+        port, stop = free_port(), threading.Event()
+
+        def scrape() -> None:
+            while not stop.wait(1):
+                try:
+                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=2) as answer:
+                        answer.read()
+                except OSError:
+                    # It is not up yet, or gone already.
+                    continue
+
+        thread = threading.Thread(target=scrape)
+        thread.start()
+        try:
+            return drain(url, "--processes", 2, "--concurrency", 100, "--metrics-port", port)
+        finally:
+            stop.set()
+            thread.join()
+
+    return pairs(PAIRS, ("silent", "counted"), one)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tasks", type=int, default=50_000)
+    parser.add_argument("--only", choices=["scraped", "cost"])
+    parser.add_argument("--write", metavar="FILE")
+    chosen = parser.parse_args()
+    found: dict[str, object] = {"about": about()}
+    with postgres(15, DURABLE) as server:
+        url = f"{server}/postgres"
+        with connect(url) as conn:
+            Ours.install(conn)
+        if chosen.only != "cost":
+            found["scraped"] = scraped(url, chosen.tasks)
+            print(found["scraped"], flush=True)
+        if chosen.only != "scraped":
+            found["counted / silent, a drain"] = cost(url)
+    write(chosen.write, found)
+
+
+if __name__ == "__main__":
+    main()
