@@ -145,7 +145,9 @@ FAULTS = (
             STORE, "if (claim.id, claim.fence) in known else", "if known is not None else"
         ),
         "answer-lost-means-late": Fault(
-            SETTLE, "before = set(await cursor.fetchall())", "before = set[object]()"
+            SETTLE,
+            'return set(await (await conn.execute(self._sql["settled_before"], values)).fetchall())',
+            "return set()",
         ),
         "no-partition-no-settle": Fault(
             SETTLE, "if error.diag.constraint_name is not None or table not in PARTITIONED:", "if True:"
@@ -184,7 +186,7 @@ FAULTS = (
         ),
         "floor-passes-a-paused-queue": Fault(FLOOR, "if lane[0] not in unread:", "if True:"),
         "child-not-released": Fault(
-            SUPERVISOR, "        self._errands.send(self._burials.bury(child))\n", ""
+            SUPERVISOR, "        self._errands.send(self._bury(child, pending))\n", ""
         ),
         "renewal-stops": Fault("runtime/renewals.py", "        if not children:\n", "        if True:\n"),
         "lease-outlived": Fault(

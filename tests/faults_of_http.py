@@ -102,6 +102,9 @@ HTTP = {
         "return Fail(ErrorCode.EXECUTION_FAILED, said.reason)",
     ),
     "counts-of-the-dead-lost": Fault("runtime/tally.py", "        _sum_up(self._past, tally.read())\n", ""),
+    "last-group-uncounted": Fault(
+        "runtime/burials.py", "return [one for one in pending if (one.id, one.fence) in found]", "return []"
+    ),
     "never-ready": Fault("cli/watched.py", "well=supervisor.at_work > 0", "well=False"),
     "classes-not-counted": Fault(
         "observe/counted.py", 'verdict.failure.failure_class if verdict.failure else ""', '""'

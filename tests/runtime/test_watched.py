@@ -9,9 +9,12 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from holdfast.core.events import LateResultsRefused, TasksClaimed, TasksSettled
+from holdfast.core.events import LateResultsRefused, TasksClaimed, TasksSettled, TasksSettling
 from holdfast.core.failure import FailureClass
+from holdfast.core.outcome import Complete
 from holdfast.observe.counted import Counted, Figure, name_of
+from holdfast.runtime.burials import Burials
+from holdfast.runtime.options import WorkerOptions
 from holdfast.runtime.tally import RECORDS_MAX, Tallies, Tally
 from tests.cluster import free_port
 from tests.tree import Tree, until_true
@@ -39,6 +42,39 @@ def test_what_a_dead_process_had_counted_is_kept_and_the_newest_moment_is_not_a_
     assert tallies.read() == {"a": 5.0, "@at": 7.0, "b": 1.0}
     tallies.ended(first)
     assert tallies.read() == {"a": 5.0, "@at": 7.0, "b": 1.0}
+
+
+@pytest.mark.catches("last-group-uncounted")
+async def test_what_landed_without_its_process_hearing_of_it_is_counted_by_the_one_above(
+    world: World,
+) -> None:
+    tallies = Tallies()
+    tally = tallies.open()
+    hear = Counted(tally)
+    ids = [await world.enqueue("pay") for _ in range(3)]
+    claims = await world.claim(3)
+    group = [world.verdict(claim, Complete()) for claim in claims]
+    hear(TasksSettling(group))
+    # Two are written, nobody says so, and the process is gone.
+    await world.store.settle(world.conn, group[:2])
+    options = WorkerOptions(url=world.url)
+    pending = tallies.ended(tally)
+    assert {one.id for one in pending} == set(ids)
+    burials = Burials(options, world.store)
+    landed = await burials.landed(pending)
+    await burials.close()
+    assert {one.id for one in landed} == {claim.id for claim, _ in group[:2]}
+    assert {one.name for one in landed} == {name_of(Figure.SETTLED, "pay", "complete", "")}
+
+
+def test_a_group_that_was_heard_of_is_not_pending_any_more() -> None:
+    tally = Tally.create()
+    tally.about_to("a 1 complete x")
+    tally.about_to("")
+    assert tally.pending() == ""
+    tally.about_to("x" * 1_000_000)
+    assert tally.pending() == ""
+    tally.close()
 
 
 def test_names_that_are_too_many_or_too_long_are_left_out() -> None:

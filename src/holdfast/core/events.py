@@ -29,6 +29,13 @@ class TasksClaimed:
 
 
 @dataclass(frozen=True, slots=True)
+class TasksSettling:
+    """Verdicts are about to be written; whether they were is told next, unless this process dies."""
+
+    settling: Sequence[tuple[Claim, Verdict]]
+
+
+@dataclass(frozen=True, slots=True)
 class TasksSettled:
     """Verdicts were accepted."""
 
@@ -235,6 +242,7 @@ class FailedAfterFinish:
 Event: TypeAlias = (
     TasksEnqueued
     | TasksClaimed
+    | TasksSettling
     | TasksSettled
     | LateResultsRefused
     | ResultRejected

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import lru_cache
 
 from holdfast.core.decide import Verdict
 from holdfast.core.events import (
@@ -20,11 +21,12 @@ from holdfast.core.events import (
     TasksClaimed,
     TasksParked,
     TasksSettled,
+    TasksSettling,
     WorkersLost,
 )
 from holdfast.core.state import Move
 from holdfast.core.task import Claim
-from holdfast.runtime.tally import LATEST, Tally
+from holdfast.runtime.tally import LATEST, Pending, Tally
 
 # Seconds; the last bucket has no end.
 EDGES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0)
@@ -60,12 +62,16 @@ class Counted:
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
+        # The group whose answer is awaited.
+        self._awaited: frozenset[str] = frozenset()
 
     def __call__(self, event: Event, /) -> None:
         """Add it up."""
         match event:
             case TasksClaimed(_, claims):
                 self._claimed(claims)
+            case TasksSettling(settling):
+                self._settling(settling)
             case TasksSettled(settled):
                 self._settled(settled)
             case LateResultsRefused(refused):
@@ -83,13 +89,23 @@ class Counted:
             [(claim.kind, (claim.claimed_at - claim.run_at).total_seconds()) for claim in claims],
         )
 
-    def _settled(self, settled: Sequence[tuple[Claim, Verdict]]) -> None:
-        ends = Counter(
-            (claim.kind, verdict.move, verdict.failure.failure_class if verdict.failure else "")
-            for claim, verdict in settled
+    def _settling(self, settling: Sequence[tuple[Claim, Verdict]]) -> None:
+        """If this process dies before it hears more, the one above asks which of these were written."""
+        self._awaited = frozenset(claim.id for claim, _ in settling)
+        self._tally.about_to(
+            "\n".join(
+                Pending(claim.id, claim.fence, verdict.move, _settled_name(claim, verdict)).write()
+                for claim, verdict in settling
+            )
         )
-        for labels, count in ends.items():
-            self._tally.add(name_of(Figure.SETTLED, *labels), count)
+
+    def _settled(self, settled: Sequence[tuple[Claim, Verdict]]) -> None:
+        ends = Counter(_settled_name(claim, verdict) for claim, verdict in settled)
+        if settled[0][0].id in self._awaited:
+            self._awaited = frozenset()
+            self._tally.about_to("")
+        for name, count in ends.items():
+            self._tally.add(name, count)
         now = time.time()
         self._observe(
             Figure.RAN,
@@ -99,7 +115,7 @@ class Counted:
                 if verdict.move is not Move.RELEASE
             ],
         )
-        if any(move is Move.COMPLETE for _, move, _ in ends):
+        if any(verdict.move is Move.COMPLETE for _, verdict in settled):
             self._tally.set(name_of(Figure.SUCCESS_AT), now)
 
     def _observe(self, figure: Figure, seconds: Sequence[tuple[str, float]]) -> None:
@@ -113,6 +129,16 @@ class Counted:
             self._tally.add(name_of(figure, kind, bucket), count)
         for kind, total in sums.items():
             self._tally.add(name_of(figure, kind, "sum"), total)
+
+
+def _settled_name(claim: Claim, verdict: Verdict) -> str:
+    return _name_of_end(claim.kind, verdict.move, verdict.failure.failure_class if verdict.failure else "")
+
+
+@lru_cache(1_000)
+def _name_of_end(kind: str, move: Move, failure_class: str) -> str:
+    """Made once for all tasks that end alike."""
+    return name_of(Figure.SETTLED, kind, move, failure_class)
 
 
 def _rare(event: Event) -> dict[Figure, int]:

@@ -36,6 +36,7 @@ from holdfast.core.events import (
     TasksMoved,
     TasksParked,
     TasksSettled,
+    TasksSettling,
     TasksWoken,
     WorkerLeaving,
     WorkersLost,
@@ -121,8 +122,8 @@ def lines(head: str, event: Event) -> Iterable[str]:
         case TasksMoved(Move.UNROUTE, ids, by, reason):
             rest = f', "by": {quoted(by)}, "reason": {quoted(reason)}, "failure_class": "unroutable"}}\n'
             return [f'{head}"task.failed", "task": "{id_}"{rest}' for id_ in ids]
-        case TasksEnqueued():
-            # Told inside the caller's transaction, which may still roll back: no transition yet.
+        case TasksEnqueued() | TasksSettling():
+            # Told inside a transaction that may still roll back, or before it: no transition yet.
             return []
         case _:
             return [head + _rest(event) + "}\n"]
@@ -213,7 +214,7 @@ def _named(event: Event) -> tuple[str, dict[str, object]]:  # noqa: C901 (a tabl
             return "database.statement_failed", {"doing": doing, "message": message}
         case PlanChanged() | TasksForgotten() | GroupRegressed() | AuditSealed() | AuditPruned():
             return _operated(event)
-        case TasksEnqueued() | TasksClaimed() | TasksSettled() | LateResultsRefused():
+        case TasksEnqueued() | TasksClaimed() | TasksSettling() | TasksSettled() | LateResultsRefused():
             raise AssertionError("it has lines of its own")
 
 

@@ -1,6 +1,7 @@
 """What becomes of a dead executor's tasks: given back at once, by what its flight record tells."""
 
 import asyncio
+from collections.abc import Sequence
 
 import psycopg
 
@@ -9,6 +10,7 @@ from holdfast.core.events import StatementFailed
 from holdfast.runtime.child import Child, Fates
 from holdfast.runtime.link import Backoff, Link, LinkLost
 from holdfast.runtime.options import WorkerOptions
+from holdfast.runtime.tally import Pending
 from holdfast.store.tasks import TaskStore
 
 LAST_CLAIM_SECONDS = 0.5
@@ -30,8 +32,11 @@ class Burials:
         self.policies[kind] = policy
         self._timeouts[kind] = timeout_seconds or self._options.timeout_seconds
 
-    async def bury(self, child: Child) -> None:
-        """Give back what it held, however long the database takes to be there."""
+    async def bury(self, child: Child, pending: Sequence[Pending] = ()) -> Sequence[Pending]:
+        """Give back what it held, however long the database takes to be there.
+
+        Answers what of its last verdicts had landed: now that nothing stands in its name, no more can.
+        """
         fates = child.fates(self._timeouts)
         child.bury()
         backoff = Backoff()
@@ -41,19 +46,32 @@ class Burials:
                     # A claim of its last moment may have landed meanwhile.
                     await asyncio.sleep(LAST_CLAIM_SECONDS)
                     await self._take_back(child.worker, fates)
+                landed = await self.landed(pending)
             except LinkLost:
                 await asyncio.sleep(backoff.next())
             except psycopg.Error as error:
                 self._store.listen(StatementFailed("take back", str(error).strip()))
                 await asyncio.sleep(backoff.next() * 10)
             else:
-                await self._link.close()
-                return
+                await self.close()
+                return landed
 
     async def _take_back(self, worker: str, fates: Fates) -> bool:
         """Whether nothing of it is left, so that it could be crossed off."""
         await self._link.use(lambda conn: self._store.take_back(conn, worker, fates.of, self._policy))
         return await self._link.use(lambda conn: self._store.retire(conn, worker))
+
+    async def landed(self, pending: Sequence[Pending]) -> Sequence[Pending]:
+        """Those of these verdicts that were written."""
+        if not pending:
+            return ()
+        told = [(one.id, one.fence, one.move) for one in pending]
+        found = await self._link.use(lambda conn: self._store.landed(conn, told))
+        return [one for one in pending if (one.id, one.fence) in found]
+
+    async def close(self) -> None:
+        """Let its connection go."""
+        await self._link.close()
 
     def _policy(self, kind: str) -> Policy:
         return self.policies.get(kind) or Policy(self._options.max_attempts)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import psycopg
 
-from holdfast.core.events import Listener, StatementFailed
+from holdfast.core.events import Listener, StatementFailed, TasksSettling
 from holdfast.runtime.link import Backoff, Link, LinkLost
 from holdfast.store.settle import Settled, Settlement
 from holdfast.store.tasks import TaskStore
@@ -61,6 +61,7 @@ class Settling:
             if not self._waiting:
                 self._there.clear()
             self._writing = group
+            self._listen(TasksSettling(group))
             settled = await self._write(group)
             self._writing = ()
             self.accepted += len(settled.accepted)

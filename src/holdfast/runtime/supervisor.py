@@ -31,7 +31,7 @@ from holdfast.runtime.link import LinkLost
 from holdfast.runtime.maintenance import Maintenance
 from holdfast.runtime.options import Until, WorkerOptions
 from holdfast.runtime.renewals import Renewals
-from holdfast.runtime.tally import Tallies, Tally
+from holdfast.runtime.tally import Pending, Tallies, Tally
 from holdfast.runtime.wire import Order, Report
 from holdfast.store.tasks import TaskStore
 
@@ -174,11 +174,11 @@ class Supervisor:
         asyncio.get_running_loop().remove_reader(child.pidfd)
         status = child.process.wait()
         self._children.discard(child)
-        self._count_no_more(child.tally)
+        pending = self._count_no_more(child.tally)
         self._listen(
             ExecutorEnded(child.worker, child.process.pid, status, child.leaving and str(child.leaving))
         )
-        self._errands.send(self._burials.bury(child))
+        self._errands.send(self._bury(child, pending))
         if self._over.is_set():
             return
         if not child.ready and not self._was_ready and child.leaving is None:
@@ -190,9 +190,14 @@ class Supervisor:
         if not self._replaced(child, status) and not self._children:
             self._over.set()
 
-    def _count_no_more(self, tally: Tally | None) -> None:
-        if self._tallies is not None and tally is not None:
-            self._tallies.ended(tally)
+    def _count_no_more(self, tally: Tally | None) -> Sequence[Pending]:
+        return () if self._tallies is None or tally is None else self._tallies.ended(tally)
+
+    async def _bury(self, child: Child, pending: Sequence[Pending]) -> None:
+        """Give back what it held, and count what it had ended without hearing of it."""
+        for landed in await self._burials.bury(child, pending):
+            assert self._tallies is not None, "what is pending comes from there"
+            self._tallies.own.add(landed.name)
 
     @property
     def at_work(self) -> int:

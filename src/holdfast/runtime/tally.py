@@ -1,18 +1,24 @@
 """Counts in memory that outlives its writer, so that what a killed process had counted is not lost.
 
 One process writes, the one above it reads. A record is a name and a number; names are never taken back.
+Beside them stands what the process is about to count, once it hears that it was written: if it dies before,
+the one above asks the database.
 """
 
 import mmap
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 _HEAD = struct.Struct("<q")
 _NAME_BYTES = 248
 _RECORD_BYTES = 256
 _VALUE = struct.Struct("<d")
 RECORDS_MAX = 8_192
+_PENDING_AT = _HEAD.size + RECORDS_MAX * _RECORD_BYTES
+_PENDING_BYTES = 262_144
+_SIZE = _PENDING_AT + _HEAD.size + _PENDING_BYTES
 # Begins the names of figures that are no sums: of several processes the largest one counts.
 LATEST = "@"
 
@@ -22,7 +28,7 @@ class Tally:
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        self._memory = mmap.mmap(descriptor, _HEAD.size + RECORDS_MAX * _RECORD_BYTES)
+        self._memory = mmap.mmap(descriptor, _SIZE)
         self._places: dict[str, int] = {}
         self._values: dict[str, float] = {}
 
@@ -30,7 +36,7 @@ class Tally:
     def create(cls) -> "Tally":
         """New memory, to be inherited by a child under its descriptor; what is not written takes no room."""
         descriptor = os.memfd_create("holdfast-tally", 0)
-        os.ftruncate(descriptor, _HEAD.size + RECORDS_MAX * _RECORD_BYTES)
+        os.ftruncate(descriptor, _SIZE)
         return cls(descriptor)
 
     def add(self, name: str, amount: float = 1.0) -> None:
@@ -46,6 +52,22 @@ class Tally:
                 return
         self._values[name] = value
         _VALUE.pack_into(self._memory, place, value)
+
+    def about_to(self, text: str) -> None:
+        """Write what will be counted if it lands; nothing once that is known. Too much of it is left out."""
+        written = text.encode()
+        if len(written) > _PENDING_BYTES:
+            written = b""
+        start = _PENDING_AT + _HEAD.size
+        _HEAD.pack_into(self._memory, _PENDING_AT, 0)
+        self._memory[start : start + len(written)] = written
+        _HEAD.pack_into(self._memory, _PENDING_AT, len(written))
+
+    def pending(self) -> str:
+        """What was about to be counted."""
+        (length,) = _HEAD.unpack_from(self._memory, _PENDING_AT)
+        start = _PENDING_AT + _HEAD.size
+        return self._memory[start : start + length].decode()
 
     def read(self) -> Mapping[str, float]:
         """All counts, from whichever process."""
@@ -75,6 +97,25 @@ class Tally:
         return place
 
 
+class Pending(NamedTuple):
+    """A verdict that may have landed, and the count that it belongs to."""
+
+    id: str
+    fence: int
+    move: str
+    name: str
+
+    def write(self) -> str:
+        """As a line; no name has a line's end in it."""
+        return f"{self.id} {self.fence} {self.move} {self.name}"
+
+    @classmethod
+    def read(cls, line: str) -> "Pending":
+        """From a line."""
+        id_, fence, move, name = line.split(" ", 3)
+        return cls(id_, int(fence), move, name)
+
+
 class Tallies:
     """The counts of a whole worker: its supervisor's, and those of all executors that it had."""
 
@@ -89,11 +130,13 @@ class Tallies:
         self._living.add(tally)
         return tally
 
-    def ended(self, tally: Tally) -> None:
-        """Its executor counts no more: what it had counted is kept."""
+    def ended(self, tally: Tally) -> Sequence["Pending"]:
+        """Its executor counts no more: what it had counted is kept. Answers what it was about to count."""
         self._living.discard(tally)
         _sum_up(self._past, tally.read())
+        pending = [Pending.read(line) for line in tally.pending().split("\n") if line]
         tally.close()
+        return pending
 
     def read(self) -> Mapping[str, float]:
         """All of it."""

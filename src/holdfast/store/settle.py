@@ -66,10 +66,9 @@ class Settler:
         settled = await self.write(conn, settlements)
         if not settled.refused:
             return settled
-        values: dict[str, object] = dict(_claim_arrays(claim for claim, _ in settled.refused))
-        values["moves"] = [str(verdict.move) for _, verdict in settled.refused]
-        cursor = await conn.execute(self._sql["settled_before"], values)
-        before = set(await cursor.fetchall())
+        before = await self.landed(
+            conn, [(claim.id, claim.fence, verdict.move) for claim, verdict in settled.refused]
+        )
         late = [one for one in settled.refused if (one[0].id, one[0].fence) not in before]
         await self.refuse(conn, late)
         done = [one for one in settled.refused if (one[0].id, one[0].fence) in before]
@@ -77,6 +76,15 @@ class Settler:
             # Nobody was told when they landed.
             self._listen(TasksSettled(done))
         return Settled([*settled.accepted, *done], late)
+
+    async def landed(self, conn: Conn, told: Sequence[tuple[str, int, str]]) -> set[tuple[object, ...]]:
+        """Which of these (task, fence, move) were written, by task and fence."""
+        values = {
+            "ids": array_literal(id_ for id_, _, _ in told),
+            "fences": array_literal(str(fence) for _, fence, _ in told),
+            "moves": [str(move) for _, _, move in told],
+        }
+        return set(await (await conn.execute(self._sql["settled_before"], values)).fetchall())
 
     async def write(self, conn: Conn, settlements: Sequence[Settlement]) -> Settled:
         """Write a group in one transaction; one bad value must not hold up the others."""
