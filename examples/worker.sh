@@ -59,16 +59,16 @@ while :; do
         beating=$!
         continue
     fi
-    task=$(jq -c '.tasks[0] // empty' "$said")
-    [ -n "$task" ] || { sleep 1; continue; }
-    result=$(jq -c .payload <<<"$task" | $run)
+    { read -r id && read -r token && read -r payload; } < <(jq -r '.tasks[] | .id, .leaseToken, (.payload | tojson)' "$said") ||
+        { sleep 1; continue; }
+    result=$($run <<<"$payload")
     code=$?
     case $code in
-        0) outcome=$(jq -Rsc '{outcome: "complete", result: (fromjson? // .)}' <<<"$result") ;;
-        75) outcome='{"outcome": "retry", "reason": "the command said: later"}' ;;
-        *) outcome=$(jq -nc --arg code $code '{outcome: "fail", reason: ("the command ended with " + $code)}') ;;
+        0) outcome='{outcome: "complete", result: (fromjson? // .)}' ;;
+        75) outcome='{outcome: "retry", reason: "the command said: later"}' ;;
+        *) outcome='{outcome: "fail", reason: "the command ended with \($code)"}' ;;
     esac
     # 409 says that it came too late: nothing of it was taken, and there is nothing left to do.
-    ask "/api/tasks/$(jq -r .id <<<"$task")/report" \
-        "$(jq -c --arg worker "$worker" --argjson task "$task" '. + {worker: $worker, leaseToken: $task.leaseToken}' <<<"$outcome")"
+    ask "/api/tasks/$id/report" "$(jq -Rsc --arg worker "$worker" --argjson token "$token" --arg code "$code" \
+        "$outcome + {worker: \$worker, leaseToken: \$token}" <<<"$result")"
 done
