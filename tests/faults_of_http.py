@@ -103,11 +103,11 @@ HTTP = {
     ),
     "counts-of-the-dead-lost": Fault("runtime/tally.py", "        _sum_up(self._past, tally.read())\n", ""),
     "last-group-uncounted": Fault(
-        "runtime/burials.py", "return [one for one in pending if (one.id, one.fence) in found]", "return []"
+        "runtime/burials.py", "return Counter(one.name", 'return Counter("" and one.name'
     ),
     "never-ready": Fault("cli/watched.py", "well=supervisor.at_work > 0", "well=False"),
     "classes-not-counted": Fault(
-        "observe/counted.py", 'verdict.failure.failure_class if verdict.failure else ""', '""'
+        "observe/counted.py", "None if verdict.failure is None else verdict.failure.failure_class", "None"
     ),
     "totals-forgotten": Fault(
         "store/counts.sql", "set tasks = t.tasks + excluded.tasks", "set tasks = excluded.tasks"

@@ -7,8 +7,10 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
+from typing import TypeAlias
 
 from holdfast.core.decide import Verdict
 from holdfast.core.events import (
@@ -24,12 +26,14 @@ from holdfast.core.events import (
     TasksSettling,
     WorkersLost,
 )
+from holdfast.core.failure import FailureClass
 from holdfast.core.state import Move
 from holdfast.core.task import Claim
 from holdfast.runtime.tally import LATEST, Pending, Tally
 
 # Seconds; the last bucket has no end.
 EDGES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0)
+_EDGES = tuple(timedelta(seconds=edge) for edge in EDGES)
 # Between the parts of a name: no kind has it.
 SEPARATOR = "\x1f"
 
@@ -63,7 +67,7 @@ class Counted:
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
         # The group whose answer is awaited.
-        self._awaited: frozenset[str] = frozenset()
+        self._awaited: Alike = {}
 
     def __call__(self, event: Event, /) -> None:
         """Add it up."""
@@ -82,63 +86,84 @@ class Counted:
                     self._tally.add(name_of(figure), amount)
 
     def _claimed(self, claims: Sequence[Claim]) -> None:
-        for kind, count in Counter(claim.kind for claim in claims).items():
-            self._tally.add(name_of(Figure.CLAIMED, kind), count)
-        self._observe(
-            Figure.LATENCY,
-            [(claim.kind, (claim.claimed_at - claim.run_at).total_seconds()) for claim in claims],
-        )
+        by_kind: dict[str, list[datetime]] = {}
+        for kind in {claim.kind for claim in claims}:
+            by_kind[kind] = sorted([claim.run_at for claim in claims if claim.kind == kind])
+        at = claims[0].claimed_at
+        for kind, due in by_kind.items():
+            self._tally.add(name_of(Figure.CLAIMED, kind), len(due))
+            # In their order, so that an edge of a bucket is looked for and not each task.
+            later = len(due)
+            for bucket, edge in enumerate(_EDGES):
+                earlier = bisect_left(due, at - edge)
+                self._put(Figure.LATENCY, kind, bucket, later - earlier)
+                later = earlier
+            self._put(Figure.LATENCY, kind, len(_EDGES), later)
+            total = sum([at - moment for moment in due], timedelta()).total_seconds()
+            self._tally.add(name_of(Figure.LATENCY, kind, "sum"), max(0.0, total))
 
     def _settling(self, settling: Sequence[tuple[Claim, Verdict]]) -> None:
         """If this process dies before it hears more, the one above asks which of these were written."""
-        self._awaited = frozenset(claim.id for claim, _ in settling)
+        self._awaited = _alike(settling)
         self._tally.about_to(
             "\n".join(
-                Pending(claim.id, claim.fence, verdict.move, _settled_name(claim, verdict)).write()
-                for claim, verdict in settling
+                Pending(fence, move, _name_of_end(kind, move, failure), ids).write()
+                for (fence, kind, move, failure, _), ids in self._awaited.items()
             )
         )
 
     def _settled(self, settled: Sequence[tuple[Claim, Verdict]]) -> None:
-        ends = Counter(_settled_name(claim, verdict) for claim, verdict in settled)
-        if settled[0][0].id in self._awaited:
-            self._awaited = frozenset()
-            self._tally.about_to("")
-        for name, count in ends.items():
-            self._tally.add(name, count)
+        alike = self._heard(settled)
         now = time.time()
-        self._observe(
-            Figure.RAN,
-            [
-                (claim.kind, now - claim.claimed_at.timestamp())
-                for claim, verdict in settled
-                if verdict.move is not Move.RELEASE
-            ],
-        )
-        if any(verdict.move is Move.COMPLETE for _, verdict in settled):
-            self._tally.set(name_of(Figure.SUCCESS_AT), now)
+        for (_, kind, move, failure, claimed_at), ids in alike.items():
+            self._tally.add(_name_of_end(kind, move, failure), len(ids))
+            if move is not Move.RELEASE:
+                length = max(0.0, now - claimed_at.timestamp())
+                self._put(Figure.RAN, kind, bisect_left(EDGES, length), len(ids))
+                self._tally.add(name_of(Figure.RAN, kind, "sum"), length * len(ids))
+            if move is Move.COMPLETE:
+                self._tally.set(name_of(Figure.SUCCESS_AT), now)
 
-    def _observe(self, figure: Figure, seconds: Sequence[tuple[str, float]]) -> None:
-        """Into the buckets of a histogram, and to its sum."""
-        sums: Counter[str] = Counter()
-        found: Counter[tuple[str, int]] = Counter()
-        for kind, length in seconds:
-            found[kind, bisect_left(EDGES, length)] += 1
-            sums[kind] += max(length, 0.0)  # type: ignore[assignment]
-        for (kind, bucket), count in found.items():
+    def _heard(self, settled: Sequence[tuple[Claim, Verdict]]) -> "Alike":
+        """What was settled, by how it ended; if that was awaited, it is not any more."""
+        key, id_ = _key(*settled[0]), settled[0][0].id
+        if id_ not in self._awaited.get(key, ()):
+            return _alike(settled)
+        awaited, self._awaited = self._awaited, {}
+        self._tally.about_to("")
+        return awaited if sum(map(len, awaited.values())) == len(settled) else _alike(settled)
+
+    def _put(self, figure: Figure, kind: str, bucket: int, count: int) -> None:
+        if count:
             self._tally.add(name_of(figure, kind, bucket), count)
-        for kind, total in sums.items():
-            self._tally.add(name_of(figure, kind, "sum"), total)
 
 
-def _settled_name(claim: Claim, verdict: Verdict) -> str:
-    return _name_of_end(claim.kind, verdict.move, verdict.failure.failure_class if verdict.failure else "")
+# Tasks of one claim that ended alike: their ids, by fence, kind, move, failure and the moment of the claim.
+Ending: TypeAlias = tuple[int, str, Move, FailureClass | None, datetime]
+Alike: TypeAlias = dict[Ending, list[str]]
+
+
+def _key(claim: Claim, verdict: Verdict) -> Ending:
+    failed = None if verdict.failure is None else verdict.failure.failure_class
+    return claim.fence, claim.kind, verdict.move, failed, claim.claimed_at
+
+
+def _alike(settled: Sequence[tuple[Claim, Verdict]]) -> Alike:
+    found: Alike = {}
+    for claim, verdict in settled:
+        key = _key(claim, verdict)
+        ids = found.get(key)
+        if ids is None:
+            found[key] = [claim.id]
+        else:
+            ids.append(claim.id)
+    return found
 
 
 @lru_cache(1_000)
-def _name_of_end(kind: str, move: Move, failure_class: str) -> str:
+def _name_of_end(kind: str, move: Move, failure: FailureClass | None) -> str:
     """Made once for all tasks that end alike."""
-    return name_of(Figure.SETTLED, kind, move, failure_class)
+    return name_of(Figure.SETTLED, kind, move, failure or "")
 
 
 def _rare(event: Event) -> dict[Figure, int]:

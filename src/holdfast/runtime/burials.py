@@ -1,7 +1,8 @@
 """What becomes of a dead executor's tasks: given back at once, by what its flight record tells."""
 
 import asyncio
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import psycopg
 
@@ -32,10 +33,10 @@ class Burials:
         self.policies[kind] = policy
         self._timeouts[kind] = timeout_seconds or self._options.timeout_seconds
 
-    async def bury(self, child: Child, pending: Sequence[Pending] = ()) -> Sequence[Pending]:
+    async def bury(self, child: Child, pending: Sequence[Pending] = ()) -> Mapping[str, int]:
         """Give back what it held, however long the database takes to be there.
 
-        Answers what of its last verdicts had landed: now that nothing stands in its name, no more can.
+        Answers how many of its last verdicts had landed, by what they are counted as: no more can now.
         """
         fates = child.fates(self._timeouts)
         child.bury()
@@ -61,13 +62,13 @@ class Burials:
         await self._link.use(lambda conn: self._store.take_back(conn, worker, fates.of, self._policy))
         return await self._link.use(lambda conn: self._store.retire(conn, worker))
 
-    async def landed(self, pending: Sequence[Pending]) -> Sequence[Pending]:
-        """Those of these verdicts that were written."""
+    async def landed(self, pending: Sequence[Pending]) -> Mapping[str, int]:
+        """How many of these verdicts were written, by what they are counted as."""
         if not pending:
-            return ()
-        told = [(one.id, one.fence, one.move) for one in pending]
+            return {}
+        told = [(id_, one.fence, one.move) for one in pending for id_ in one.ids]
         found = await self._link.use(lambda conn: self._store.landed(conn, told))
-        return [one for one in pending if (one.id, one.fence) in found]
+        return Counter(one.name for one in pending for id_ in one.ids if (id_, one.fence) in found)
 
     async def close(self) -> None:
         """Let its connection go."""

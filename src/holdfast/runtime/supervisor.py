@@ -195,9 +195,10 @@ class Supervisor:
 
     async def _bury(self, child: Child, pending: Sequence[Pending]) -> None:
         """Give back what it held, and count what it had ended without hearing of it."""
-        for landed in await self._burials.bury(child, pending):
-            assert self._tallies is not None, "what is pending comes from there"
-            self._tallies.own.add(landed.name)
+        landed = await self._burials.bury(child, pending)
+        if self._tallies is not None:
+            for name, count in landed.items():
+                self._tallies.own.add(name, count)
 
     @property
     def at_work(self) -> int:

@@ -10,6 +10,7 @@ import os
 import struct
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+from urllib.parse import quote, unquote
 
 _HEAD = struct.Struct("<q")
 _NAME_BYTES = 248
@@ -98,22 +99,22 @@ class Tally:
 
 
 class Pending(NamedTuple):
-    """A verdict that may have landed, and the count that it belongs to."""
+    """Verdicts that may have landed, alike and of one claim, and the count that they belong to."""
 
-    id: str
     fence: int
     move: str
     name: str
+    ids: Sequence[str]
 
     def write(self) -> str:
-        """As a line; no name has a line's end in it."""
-        return f"{self.id} {self.fence} {self.move} {self.name}"
+        """As a line."""
+        return f"{' '.join(self.ids)}\t{self.fence}\t{self.move}\t{quote(self.name)}"
 
     @classmethod
     def read(cls, line: str) -> "Pending":
         """From a line."""
-        id_, fence, move, name = line.split(" ", 3)
-        return cls(id_, int(fence), move, name)
+        ids, fence, move, name = line.split("\t")
+        return cls(int(fence), move, unquote(name), ids.split(" "))
 
 
 class Tallies:
