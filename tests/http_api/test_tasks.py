@@ -119,3 +119,8 @@ async def test_what_is_nested_too_deep_is_refused(api: Api) -> None:
     for _ in range(40):
         deep = [deep]
     assert "deep" in (await api.post("/api/tasks", code=422, kind="x", payload=deep))["detail"]
+
+
+async def test_a_path_with_a_slash_too_many_is_not_found_and_leads_nowhere(api: Api) -> None:
+    for path in ("/api/tasks/", "/api/groups/%2F"):
+        await api.get(path, code=404)

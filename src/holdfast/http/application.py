@@ -64,6 +64,7 @@ def create(
         redoc_url=None,
         openapi_url="/api/openapi.json",
         generate_unique_id_function=_named,
+        redirect_slashes=False,
         responses={
             status: {"model": Problem, "content": {MEDIA_TYPE: {}}, "description": "A problem"}
             for status in sorted(_PROBLEMS)
