@@ -12,7 +12,7 @@ HTTP = {
         "http/access.py", "return bearer.role is least_role", "return bearer.role is Role.WORKER"
     ),
     "secret-not-compared": Fault(
-        TOKENS, "not hmac.compare_digest(bytes(kept), _hash(secret)) or expired", "expired"
+        TOKENS, "not hmac.compare_digest(bytes(kept), hash_of(secret)) or expired", "expired"
     ),
     "expired-tokens-are-good": Fault(TOKENS, "or expired or revoked", "or revoked"),
     "revoked-tokens-are-good": Fault(TOKENS, "or expired or revoked", "or expired"),

@@ -1,6 +1,6 @@
 """Events as counts: a listener that adds up what its process does, in memory that outlives it.
 
-A group of events costs a few additions, however many tasks are in it; only the two histograms look at each.
+What ended alike, of one claim, is counted together.
 """
 
 import time

@@ -36,7 +36,7 @@ class Pages:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Whoever asks too slowly or at length has the connection closed.
-        with suppress(OSError, TimeoutError, asyncio.LimitOverrunError):
+        with suppress(OSError, TimeoutError, ValueError):
             async with asyncio.timeout(LINE_SECONDS):
                 asked = (await reader.readline()).split()
                 for _ in range(LINES_MAX):

@@ -1,12 +1,11 @@
 """Sessions of the console: begun with a token, known by a cookie, ended by time or with the token."""
 
-import hashlib
 import secrets
 from dataclasses import dataclass
 from datetime import datetime
 
 from holdfast.config import Settings
-from holdfast.ops.tokens import Bearer, Role
+from holdfast.ops.tokens import Bearer, Role, hash_of
 from holdfast.store.pool import Conn
 from holdfast.store.sql import load
 
@@ -40,14 +39,14 @@ class Sessions:
     async def begin(self, conn: Conn, bearer: Bearer) -> NewSession:
         """A session for whoever has shown a good token."""
         secret, csrf = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
-        values = {"hash": _hash(secret), "token": bearer.token, "csrf": csrf, "seconds": ABSOLUTE_SECONDS}
+        values = {"hash": hash_of(secret), "token": bearer.token, "csrf": csrf, "seconds": ABSOLUTE_SECONDS}
         row = await (await conn.execute(self._sql["begin_session"], values)).fetchone()
         assert row is not None, "an insert answers"
         return NewSession(secret, csrf, row[0])
 
     async def find(self, conn: Conn, secret: str) -> Session | None:
         """The session of a cookie, while it and its token are good."""
-        values = {"hash": _hash(secret), "idle": IDLE_SECONDS}
+        values = {"hash": hash_of(secret), "idle": IDLE_SECONDS}
         row = await (await conn.execute(self._sql["session"], values)).fetchone()
         if row is None:
             return None
@@ -57,9 +56,4 @@ class Sessions:
 
     async def end(self, conn: Conn, secret: str) -> None:
         """Leave; the cookie is worth nothing from now on."""
-        await conn.execute(self._sql["end_session"], {"hash": _hash(secret)})
-
-
-def _hash(secret: str) -> bytes:
-    # 256 random bits need no slow hash.
-    return hashlib.sha256(secret.encode()).digest()
+        await conn.execute(self._sql["end_session"], {"hash": hash_of(secret)})

@@ -76,7 +76,7 @@ class Tokens:
             "id": token_id,
             "name": name,
             "role": role,
-            "hash": _hash(secret),
+            "hash": hash_of(secret),
             "by": self._by,
             "expires_seconds": expires_seconds,
         }
@@ -113,7 +113,7 @@ class Tokens:
         if row is None:
             return None
         name, role, kept, expired, revoked = row
-        if not hmac.compare_digest(bytes(kept), _hash(secret)) or expired or revoked:
+        if not hmac.compare_digest(bytes(kept), hash_of(secret)) or expired or revoked:
             return None
         await conn.execute(self._sql["token_used"], {"id": token_id})
         return Bearer(token_id, name, Role(role))
@@ -122,6 +122,7 @@ class Tokens:
         await self._audit.note(conn, action, Author(self._by, ""), details=details)
 
 
-def _hash(secret: str) -> bytes:
+def hash_of(secret: str) -> bytes:
+    """What is kept of a secret."""
     # 256 random bits need no slow hash.
     return hashlib.sha256(secret.encode()).digest()

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from holdfast.core.decide import Verdict, expire
+from holdfast.core.decide import Policy, expire
 from holdfast.core.errors import Misused
 from holdfast.core.events import KindsUnknown
 from holdfast.core.handler import Handlers
@@ -135,12 +135,9 @@ class OutsideWorkers:
         await self._store.settle(conn, [self._back(claim, strange) for claim in claims])
 
     def _back(self, claim: Claim, strange: Collection[str]) -> Settlement:
-        verdict: Verdict
         if claim.kind in strange:
-            verdict = self._verdicts.of(claim, Released(Release.NO_HANDLER))
-        else:
-            verdict = expire(claim)
-        return claim, verdict
+            return claim, self._verdicts.of(claim, Released(Release.NO_HANDLER))
+        return claim, expire(claim)
 
     async def _release_but(
         self,
@@ -150,8 +147,8 @@ class OutsideWorkers:
         why: Release = Release.UNKNOWN_CLAIM,
     ) -> int:
         known = set(holding)
-        lost = [
-            claim for claim in await self._store.held(conn, worker) if (claim.id, claim.fence) not in known
-        ]
-        await self._store.settle(conn, [(claim, self._verdicts.of(claim, Released(why))) for claim in lost])
-        return len(lost)
+
+        def fate(claim: Claim) -> Outcome | None:
+            return None if (claim.id, claim.fence) in known else Released(why)
+
+        return len((await self._store.take_back(conn, worker, fate, lambda _: Policy())).accepted)
