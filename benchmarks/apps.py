@@ -9,6 +9,8 @@ from holdfast import Bulk, Holdfast, Task
 
 # Where handlers say when they started.
 STARTS = "HOLDFAST_BENCH_STARTS"
+# The folder where a process that is timed says how many seconds counting took so far.
+TOOK = "HOLDFAST_BENCH_TOOK"
 
 app = Holdfast()
 

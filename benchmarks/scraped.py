@@ -2,8 +2,8 @@
 
 python -m benchmarks.scraped --write docs/benchmarks/metrics.json      about 6 minutes; needs prometheus
 
-Then what counting costs: drains of a worker with and without `--metrics-port`, in turn, scraped every
-second; by the time of a core that its processes use.
+Then what counting costs: drains of a worker with `--metrics-port`, scraped every second, and without, in
+turn; by the time of the cores that the worker and PostgreSQL use, and by that of the listener alone.
 """
 
 import argparse
@@ -20,15 +20,16 @@ import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.cluster import DURABLE, free_port, postgres
+from tests.cluster import DURABLE, Cluster, cluster, free_port
 from tests.tree import Tree
 
+from benchmarks.apps import TOOK
 from benchmarks.engines import Ours, connect
-from benchmarks.loops import about, pairs, write
+from benchmarks.loops import about, spread, write
 from benchmarks.worker import DRAIN_TASKS, enqueue, settled, worker
 from holdfast.config import Settings
 from holdfast.ops.tokens import Role, Tokens
@@ -142,59 +143,97 @@ def _drained(conn: object, trees: list[Tree], tasks: int, rng: random.Random) ->
         time.sleep(0.05)
 
 
-def cpu_seconds(tree: Tree) -> float:
-    """What the processes that run tasks have used so far."""
-    ticks = 0
-    for pid in tree.executors():
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """What these processes, and those that they started, have used of the cores so far."""
+    parents: dict[int, list[int]] = {}
+    ticks: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            # It has just ended.
+            continue
+        pid = int(stat.parent.name)
+        parents.setdefault(int(fields[1]), []).append(pid)
+        # Its own, and that of its children that have ended.
+        ticks[pid] = sum(map(int, fields[11:15]))
+    found, waiting = 0, list(pids)
+    while waiting:
+        pid = waiting.pop()
+        found += ticks.get(pid, 0)
+        waiting += parents.get(pid, ())
+    return found / os.sysconf("SC_CLK_TCK")
 
 
-def drained(url: str, *options: object) -> float:
-    """Tasks that one second of a core's time is enough for, from a tenth to nine tenths of a backlog.
+@contextmanager
+def scraping(port: int) -> Iterator[None]:
+    """Its page is read every second."""
+    stop = threading.Event()
 
-    Rates by the clock differ by half from one minute to the next where others use the machine too.
+    def scrape() -> None:
+        while not stop.wait(1):
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=2) as answer:
+                    answer.read()
+            except OSError:
+                # It is not up yet, or gone already.
+                continue
+
+    thread = threading.Thread(target=scrape)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def drained(server: Cluster, *options: object) -> dict[str, float]:
+    """Microseconds of a core that a task takes: in all, and in the listener of counts if there is one.
+
+    Not by the clock: rates differ by half from one minute to the next where others use the machine too.
     """
-    with connect(url) as conn:
+    url = f"{server.url}/postgres"
+    postmaster = int((server.folder / "data" / "postmaster.pid").read_text().split("\n")[0])
+    with connect(url) as conn, tempfile.TemporaryDirectory(prefix="holdfast-took-") as folder:
         Ours.install(conn)
         enqueue(url, "noop", DRAIN_TASKS)
         conn.execute("vacuum analyze")
-        with worker(url, "--processes", 2, "--concurrency", 100, *options) as tree:
+        os.environ[TOOK] = folder
+        with worker(
+            url, "--processes", 2, "--concurrency", 100, *options, app="benchmarks.timed:app"
+        ) as tree:
+            pids = [postmaster, tree.process.pid]
             while (first := settled(conn)) < DRAIN_TASKS * 0.1:
                 time.sleep(0.05)
-            began = cpu_seconds(tree)
+            began = cpu_seconds(pids)
             while (last := settled(conn)) < DRAIN_TASKS * 0.9:
                 time.sleep(0.05)
-            return (last - first) / (cpu_seconds(tree) - began)
+            whole = (cpu_seconds(pids) - began) / (last - first)
+            while settled(conn) < DRAIN_TASKS:
+                time.sleep(0.05)
+        took = sum(float(one.read_text()) for one in Path(folder).iterdir())
+    return {"a task": whole * 1e6, "of it counting": took / DRAIN_TASKS * 1e6}
 
 
-def cost(url: str) -> dict[str, object]:
-    """Drains with and without counts."""
-
-    def one(how: str) -> float:
-        if how == "silent":
-            return drained(url)
-        port, stop = free_port(), threading.Event()
-
-        def scrape() -> None:
-            while not stop.wait(1):
-                try:
-                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=2) as answer:
-                        answer.read()
-                except OSError:
-                    # It is not up yet, or gone already.
-                    continue
-
-        thread = threading.Thread(target=scrape)
-        thread.start()
-        try:
-            return drained(url, "--metrics-port", port)
-        finally:
-            stop.set()
-            thread.join()
-
-    return pairs(PAIRS, ("silent", "counted"), one)
+def cost(server: Cluster) -> dict[str, object]:
+    """Drains with and without counts, in turn."""
+    drains: dict[str, list[dict[str, float]]] = {"silent": [], "counted": []}
+    for _ in range(PAIRS):
+        drains["silent"].append(drained(server))
+        port = free_port()
+        with scraping(port):
+            drains["counted"].append(drained(server, "--metrics-port", port))
+    ratios = [b["a task"] / a["a task"] for a, b in zip(*drains.values(), strict=True)]
+    parts = [drain["of it counting"] / drain["a task"] for drain in drains["counted"]]
+    return {
+        "silent, microseconds": spread([drain["a task"] for drain in drains["silent"]]),
+        "counted, microseconds": spread([drain["a task"] for drain in drains["counted"]]),
+        "counting alone, microseconds": spread([drain["of it counting"] for drain in drains["counted"]]),
+        "counting, part of the drain": spread(parts),
+        "counted / silent": spread(ratios),
+        "ratios": [round(ratio, 3) for ratio in ratios],
+    }
 
 
 def main() -> None:
@@ -204,15 +243,15 @@ def main() -> None:
     parser.add_argument("--write", metavar="FILE")
     chosen = parser.parse_args()
     found: dict[str, object] = {"about": about()}
-    with postgres(15, DURABLE) as server:
-        url = f"{server}/postgres"
+    with cluster(15, DURABLE) as server:
+        url = f"{server.url}/postgres"
         with connect(url) as conn:
             Ours.install(conn)
         if chosen.only != "cost":
             found["scraped"] = scraped(url, chosen.tasks)
             print(found["scraped"], flush=True)
         if chosen.only != "scraped":
-            found["counted / silent, tasks for a second of a core in the processes that run them"] = cost(url)
+            found["cost, by the time of the cores"] = cost(server)
     write(chosen.write, found)
 
 
