@@ -88,7 +88,7 @@ class Counted:
 
     def _claimed(self, claims: Sequence[Claim]) -> None:
         by_kind: dict[str, list[timedelta]] = defaultdict(list)
-        at = claims[0].claimed_at
+        at = _as_counted_in(claims[0].run_at, claims[0].claimed_at)
         for claim in claims:
             by_kind[claim.kind].append(at - claim.run_at)
         for kind, waits in by_kind.items():
@@ -134,6 +134,15 @@ class Counted:
         awaited, self._awaited = self._awaited, {}
         self._tally.about_to("")
         return awaited if sum(map(len, awaited.values())) == len(settled) else _alike(settled)
+
+
+def _as_counted_in(moment: datetime, at: datetime) -> datetime:
+    """The same instant in the zone of a moment, if no change of the hour lies between.
+
+    A difference within one zone takes a tenth of the time of one between two, and knows of no such change.
+    """
+    there = at.astimezone(moment.tzinfo)
+    return there if there.utcoffset() == moment.utcoffset() else at
 
 
 # Tasks of one claim that ended alike: their ids, by fence, kind, move, failure and the moment of the claim.

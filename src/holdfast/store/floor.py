@@ -95,16 +95,18 @@ class Floor:
         last: dict[tuple[str, int], datetime] = {}
         for queue, priority, run_at in taken:
             lane = queue, priority
+            # Compared in the zone of all of them, which is quick; where an hour comes twice the one taken
+            # may not be the last, and the floor stands too low for a while.
             if lane not in last or run_at > last[lane]:
-                # In UTC: arithmetic in a zone with daylight saving is off by an hour twice a year.
-                last[lane] = run_at.astimezone(UTC)
+                last[lane] = run_at
         if full and not last:
             return
         # Lanes are read in order: those before the one where a full claim stopped were read to their
         # end, and of that one no more is known than the last row it gave.
         stopped_at = max(last, key=self._lanes.index) if full else None
         for lane in self._lanes:
-            reached = last[lane] if lane == stopped_at else seen.at
+            # In UTC: arithmetic in a zone with daylight saving is off by an hour twice a year.
+            reached = last[lane].astimezone(UTC) if lane == stopped_at else seen.at
             if lane[0] not in unread:
                 self._floors[lane] = max(self._floors[lane], min(reached, bound))
             if lane == stopped_at:
