@@ -122,7 +122,9 @@ FAULTS = (
             FLOOR, "return max(followed, seen.at - _FOLLOW)", "return seen.at"
         ),
         "floor-passes-a-full-claim": Fault(
-            FLOOR, "reached = last[lane] if lane == stopped_at else seen.at", "reached = seen.at"
+            FLOOR,
+            "reached = last[lane].astimezone(UTC) if lane == stopped_at else seen.at",
+            "reached = seen.at",
         ),
         "floor-survives-a-clock-step": Fault(
             FLOOR, "            self.reset()\n        self._latest", "            pass\n        self._latest"

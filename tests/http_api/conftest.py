@@ -1,5 +1,6 @@
 """The API over the test's own database, asked by people of every role."""
 
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -91,7 +92,7 @@ async def serving(
     port = free_port()
     process = subprocess.Popen(  # noqa: ASYNC220 (it is to outlive this call)
         [sys.executable, "-m", "holdfast", "api", APP, "--port", str(port)],
-        env={"HOLDFAST_DATABASE_URL": url, "PATH": "/usr/bin:/bin", "HOLDFAST_TEST_RECORD": "/dev/null"},
+        env=os.environ | {"HOLDFAST_DATABASE_URL": url, "HOLDFAST_TEST_RECORD": "/dev/null"},
         cwd=ROOT,
     )
     headers = {"Authorization": f"Bearer {token.token}"}
