@@ -69,10 +69,11 @@ union all
 select 'a bucket with work, room and no turn: ' || w.bucket
 from (select distinct bucket from holdfast.waiting) w
 left join holdfast.buckets b on b.name = w.bucket
+left join holdfast.buckets d on d.name = left(w.bucket, strpos(w.bucket, '=')) || '*'
 where not exists (select from holdfast.turns t where t.bucket = w.bucket)
     and w.bucket not like 'after:%'
     and (select coalesce(sum(s.slots), 0) from holdfast.slots s where s.bucket = w.bucket)
-        < coalesce(b.capacity, case when w.bucket like 'lane%' then 1 else 1000000 end)
+        < coalesce(b.capacity, d.capacity, case when w.bucket like 'lane%' then 1 else 1000000 end)
     and (w.bucket not like 'lane%' or (
         select t.id from holdfast.tasks t
         where t.bucket = w.bucket

@@ -85,9 +85,9 @@ def decide(claim: Claim, outcome: Outcome, policy: Policy) -> Verdict:
             return Verdict(Move.RELEASE, after_seconds=0.0, reason=why)
         case WorkerLost(alone, how, suspect):
             return _lost(claim, how, alone=alone, suspect=suspect or alone)
-        case Retry(reason, after):
+        case Retry(reason, after, code):
             wait = None if after is None else as_seconds(after)
-            return _failed(claim, Failure.of(FailureClass.TRANSIENT, reason), wait, policy)
+            return _failed(claim, Failure.of(FailureClass.TRANSIENT, reason, code=code), wait, policy)
         case Fail(code, reason):
             failure = Failure.of(FailureClass.PERMANENT, reason, code=code)
             return _failed(claim, failure, None, policy)

@@ -33,10 +33,11 @@ class Snooze:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """It failed in a way that may pass; `after` overrides the backoff."""
+    """It failed in a way that may pass; `after` overrides the backoff, `code` is one of the user's own."""
 
     reason: str
     after: Duration | None = None
+    code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

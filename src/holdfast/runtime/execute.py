@@ -128,8 +128,9 @@ def _said(handler: Handler, answer: Answer) -> Outcome:
             return answer if kept is None or isinstance(kept, str) else Complete(handler.encode(kept))
         case Snooze(after, progress):
             return Snooze(as_seconds(after), None if progress is None else float(progress))
-        case Retry(reason, after):
-            return Retry(str(reason), None if after is None else as_seconds(after))
+        case Retry(reason, after, code):
+            wait = None if after is None else as_seconds(after)
+            return Retry(str(reason), wait, None if code is None else str(code))
         case Fail(code, reason):
             return Fail(str(code), str(reason))
         case Cancel(reason):

@@ -9,23 +9,24 @@ from functools import cache
 from importlib.resources import files
 from typing import LiteralString
 
+STORE = "holdfast.store"
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _PIECE = re.compile(r"^-- piece: (\w+)\n", re.MULTILINE)
 _SCHEMA = re.compile(r"\bholdfast(?=\.)|(?<=\bschema )holdfast\b")
 
 
 @cache
-def load(file: str, schema: str = "holdfast") -> Mapping[str, LiteralString]:
-    """The statements of one file by name, written for one schema."""
-    text = _read(file)
-    for name, piece in _named(_PIECE, _read("pieces.sql")).items():
+def load(file: str, schema: str = "holdfast", package: str = STORE) -> Mapping[str, LiteralString]:
+    """The statements of one file by name, written for one schema; a feature has a file of its own."""
+    text = _read(file, package)
+    for name, piece in _named(_PIECE, _read("pieces.sql", STORE)).items():
         text = text.replace(f"{{{name}}}", piece.strip())
     named = _named(_NAME, text)
     return {name: in_schema(_as_sent(name, body), schema) for name, body in named.items()}
 
 
-def _read(file: str) -> str:
-    return (files("holdfast.store") / file).read_text(encoding="utf-8")
+def _read(file: str, package: str) -> str:
+    return (files(package) / file).read_text(encoding="utf-8")
 
 
 def _named(mark: re.Pattern[str], text: str) -> dict[str, str]:
