@@ -6,7 +6,7 @@ PYTHON ?= python3
 JOBS ?= 2
 # Benchmarks and fault tests run on a PostgreSQL cluster of their own, made and removed by tests/cluster.py.
 
-.PHONY: help setup lock check fix dev lint types imports site test requirements mutants check-databases decay bare chaos deploys limits redrive lists fuzz metrics outside worker-rates endure bench bench-setup bench-quick clean
+.PHONY: help setup lock check fix dev lint types imports site test requirements mutants check-databases decay bare chaos deploys limits redrive lists fuzz metrics outside webhooks worker-rates endure bench bench-setup bench-quick clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | column -t -s '	'
@@ -101,6 +101,9 @@ outside: ## ten thousand tasks by workers in shell, with kills
 
 redrive: ## a million dead letters redriven beside live work, then while drivers are killed, as JSON
 	$(BIN)/python -m benchmarks.redrive --write docs/benchmarks/redrive.json
+
+webhooks: ## deliveries at speed, beside dead receivers, and while processes are killed, as JSON
+	$(BIN)/python -m benchmarks.webhooks --write docs/benchmarks/webhooks.json
 
 worker-rates: ## how fast a whole worker drains and starts, and what it costs when idle, as JSON
 	$(BIN)/python -m benchmarks.worker --write docs/benchmarks/worker.json

@@ -6,6 +6,7 @@ from tests.faults_of_flow import FLOW
 from tests.faults_of_http import HTTP
 from tests.faults_of_operations import OPERATIONS
 from tests.faults_of_shapes import SHAPES
+from tests.faults_of_webhooks import WEBHOOKS
 
 SQL = "store/tasks.sql"
 SQL_TABLES = "store/migrations/0001_tasks.up.sql"
@@ -21,6 +22,7 @@ FAULTS = (
     FLOW
     | HTTP
     | OPERATIONS
+    | WEBHOOKS
     | SHAPES
     | {
         "no-fence": Fault(

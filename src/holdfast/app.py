@@ -10,7 +10,7 @@ from holdfast.api.handles import TaskHandle
 from holdfast.api.kinds import Kind
 from holdfast.api.sender import Sender
 from holdfast.config import Settings
-from holdfast.core.errors import BadHandler
+from holdfast.core.errors import BadHandler, Misused
 from holdfast.core.events import Listener, silent
 from holdfast.core.handler import GATHER_SECONDS, GATHER_SIZE, Bulk, Handler, Handlers, Isolation, Task
 from holdfast.core.outcome import Duration
@@ -19,18 +19,24 @@ from holdfast.ops.driver import plan_handler
 from holdfast.store.drivers import PLAN_KIND
 from holdfast.store.enqueue import Enqueuer
 from holdfast.store.operate import Operator
+from holdfast.webhooks.face import WebhookKinds, Webhooks
 
 P = TypeVar("P")
 
 KIND_CHARACTERS_MAX = 200
 # How buckets are called in which tasks wait for others, and not for a limit; and kinds of our own.
-RESERVED = ("after:", "lane:", "lane!:", "holdfast.")
+RESERVED = ("after:", "lane:", "lane!:", "holdfast.", "webhook.")
 
 
 class Holdfast:
-    """An app: its settings and its kinds. It opens no connection until it needs one of its own."""
+    """An app: its settings and its kinds. It opens no connection until it needs one of its own.
 
-    def __init__(self, database_url: str | None = None, *, settings: Settings | None = None) -> None:
+    With `webhooks=True` it publishes events, and its workers deliver them.
+    """
+
+    def __init__(
+        self, database_url: str | None = None, *, settings: Settings | None = None, webhooks: bool = False
+    ) -> None:
         self.settings = settings or Settings()
         if database_url is not None:
             self.settings = self.settings.model_copy(update={"database_url": database_url})
@@ -41,11 +47,26 @@ class Holdfast:
         self._desk = Desk(self.settings)
         self._operator = Operator(self.settings, by="app")
         self._sender = Sender(Enqueuer(self.settings), self._desk, self._operator)
+        self._webhooks: Webhooks | None = None
+        self._features: list[WebhookKinds] = []
+        if webhooks:
+            self._webhooks = Webhooks(self.settings, self._sender.enqueue, self._sender.enqueue_sync)
+            self._features.append(WebhookKinds(self.settings, lambda event: self.listener(event)))
 
     @property
     def handlers(self) -> Handlers:
-        """Every kind that this app can run, and the one that does what operators ask for."""
-        return {name: kind.handler for name, kind in self._kinds.items()} | {PLAN_KIND: self._plans}
+        """Every kind that this app can run, and those that do what operators and features ask for."""
+        own = {name: kind.handler for name, kind in self._kinds.items()}
+        for feature in self._features:
+            own |= feature.handlers
+        return own | {PLAN_KIND: self._plans}
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """Where events are published."""
+        if self._webhooks is None:
+            raise Misused("this app delivers no events: make it with Holdfast(webhooks=True)")
+        return self._webhooks
 
     def task(
         self, kind: str, *, isolation: Isolation | str = Isolation.THREAD, **options: Unpack[KindOptions]
@@ -109,6 +130,8 @@ class Holdfast:
 
     async def close(self) -> None:
         """Let the app's own connections go."""
+        for feature in self._features:
+            await feature.close()
         await self._desk.close()
 
     async def __aenter__(self) -> "Holdfast":

@@ -36,6 +36,17 @@ class Settings(BaseSettings):
     approval_above: int = Field(
         default=1_000, ge=0, description="A plan with more items than this needs a second person."
     )
+    webhooks_queue: str = Field(
+        default="default", min_length=1, description="The queue of events and their deliveries."
+    )
+    webhooks_deadline_seconds: float = Field(
+        default=5.0, gt=0, le=60, description="How long one delivery may take, from the lookup to the answer."
+    )
+    webhooks_plain: bool = Field(default=False, description="Whether endpoints may be http://, without TLS.")
+    webhooks_allow: str = Field(
+        default="",
+        description="Networks that deliveries may reach beside the public internet: `10.1.0.0/16, ::1/128`.",
+    )
     hints: bool = Field(
         default=True,
         description="Whether enqueuing tells listening workers; off for callers that PREPARE TRANSACTION.",

@@ -43,6 +43,7 @@ TABLES = (
     "settled_deltas", "settled_minutes", "settled_totals", "samples",
     "task_history", "task_attempts", "task_edits", "failure_groups",
     "failure_deltas", "failure_hours", "plans", "plan_items", "plan_skips", "plan_outcomes",
+    "webhook_endpoints", "webhook_keys", "webhook_attempts",
 )  # fmt: skip
 _LEASE_SECONDS = 3_600.0
 
@@ -190,7 +191,8 @@ class Bench:
         passed: list[Claim] = []
         found: Claim | None = None
         while found is None:
-            claims = await claimer.claim(self.conn, 1)
+            # A look puts what stands behind a limit aside, and the next one finds it there.
+            claims = await claimer.claim(self.conn, 1) or await claimer.claim(self.conn, 1)
             if not claims:
                 break
             if kind is None or claims[0].kind == kind:

@@ -142,7 +142,7 @@ async def test_going_down_is_refused_while_tasks_are_there(
         assert done.exit_code == 0
         return done.output
 
-    names = "0001 tasks", "0002 operations", "0003 access", "0004 serving"
+    names = "0001 tasks", "0002 operations", "0003 access", "0004 serving", "0005 webhooks"
     assert await asyncio.to_thread(run, "--plan") == "".join(f"to apply: {name}\n" for name in names)
     assert await asyncio.to_thread(run, "--down") == "nothing to do: the schema is as it should be\n"
     assert await asyncio.to_thread(run) == "".join(f"applied: {name}\n" for name in names)

@@ -21,6 +21,7 @@ from holdfast.cli.schedules import schedules
 from holdfast.cli.screen import REFUSED
 from holdfast.cli.tasks import tasks
 from holdfast.cli.tokens import tokens
+from holdfast.cli.webhooks import webhooks
 from holdfast.cli.worker import worker
 from holdfast.core.errors import HoldfastError, MoveRefused, PlanRefused, TaskContended
 
@@ -50,6 +51,7 @@ program.add_typer(kinds, name="kind")
 program.add_typer(limits, name="limit")
 program.add_typer(schedules, name="schedule")
 program.add_typer(tokens, name="token")
+program.add_typer(webhooks, name="webhook")
 
 
 def main() -> None:

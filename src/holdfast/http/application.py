@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 from holdfast.config import Settings
 from holdfast.core.events import Listener, silent
 from holdfast.core.handler import Handlers
-from holdfast.http import audit, board, dead, groups, live, metrics, plans, problems, tasks, workers
+from holdfast.http import audit, board, dead, groups, live, metrics, plans, problems, tasks, webhooks, workers
 from holdfast.http.access import check
 from holdfast.http.bounds import Bounds
 from holdfast.http.health import router as health
@@ -26,6 +26,7 @@ ROUTERS = (
     tasks.router,
     groups.router,
     plans.router,
+    webhooks.router,
     workers.router,
     metrics.router,
     live.router,

@@ -26,6 +26,7 @@ from holdfast.core.errors import (
     TokenNotFound,
     WorkerNotFound,
 )
+from holdfast.webhooks.endpoints import EndpointNotFound
 
 MEDIA_TYPE = "application/problem+json"
 _STATUS: tuple[tuple[type[HoldfastError], int], ...] = (
@@ -34,6 +35,7 @@ _STATUS: tuple[tuple[type[HoldfastError], int], ...] = (
     (GroupNotFound, 404),
     (ScheduleNotFound, 404),
     (TokenNotFound, 404),
+    (EndpointNotFound, 404),
     (WorkerNotFound, 404),
     (MoveRefused, 409),
     (PlanRefused, 409),

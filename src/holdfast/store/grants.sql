@@ -36,6 +36,11 @@ grant delete on holdfast.task_keys to holdfast_api;
 grant insert, update, delete on holdfast.api_tokens, holdfast.api_answers, holdfast.api_sessions to holdfast_api;
 grant delete on holdfast.api_answers, holdfast.api_sessions to holdfast_worker;
 grant select on all tables in schema holdfast to holdfast_worker, holdfast_api;
+-- Who sets a secret need not be able to read it again.
+revoke select on holdfast.webhook_keys from holdfast_api;
+grant select (endpoint, id, created_at, retires_at) on holdfast.webhook_keys to holdfast_api;
+grant insert, update, delete on holdfast.webhook_endpoints, holdfast.webhook_keys to holdfast_worker, holdfast_api;
+grant insert on holdfast.webhook_attempts to holdfast_worker;
 grant insert, update, delete on holdfast.tasks, holdfast.ready, holdfast.waiting, holdfast.running,
     holdfast.cancel_requests, holdfast.wakes, holdfast.followups, holdfast.buckets, holdfast.turns, holdfast.slots, holdfast.rates, holdfast.guards, holdfast.queues, holdfast.schedules, holdfast.sweeps, holdfast.workers, holdfast.maintenance, holdfast.task_keys, holdfast.settled_deltas,
     holdfast.settled_minutes, holdfast.settled_totals, holdfast.samples

@@ -1,4 +1,4 @@
-"""Day partitions of history and attempts: made ahead, let go by detaching, never by deleting rows.
+"""Day partitions of what only grows: made ahead, let go by detaching, never by deleting rows.
 
 Measured: with one reader open, `create table … partition of`, `drop` and plain `detach` stop every
 settle for seconds, because they want the parent for themselves. So a partition is created apart and
@@ -21,9 +21,14 @@ from holdfast.store.sql import in_schema
 DAYS_AHEAD = 14
 HISTORY_DAYS = 7
 ATTEMPT_DAYS = 90
+DELIVERY_DAYS = 30
 
-PARTITIONED = ("task_history", "task_attempts")
-RETENTION_DAYS = {"task_history": HISTORY_DAYS, "task_attempts": ATTEMPT_DAYS}
+RETENTION_DAYS = {
+    "task_history": HISTORY_DAYS,
+    "task_attempts": ATTEMPT_DAYS,
+    "webhook_attempts": DELIVERY_DAYS,
+}
+PARTITIONED = tuple(RETENTION_DAYS)
 _CLOSED_INDEXES: dict[LiteralString, tuple[LiteralString, ...]] = {
     "task_history": ("subject", "trace_id"),
     "task_attempts": (),

@@ -1118,7 +1118,7 @@ $$;
 
 
 -- name: install_make_partition
--- One day of history or attempts, made apart and attached. Workers may make days; only the owner lets
+-- One day of history, attempts or the delivery log, made apart and attached. Workers may make days; only the owner lets
 -- them go. Answers whether it is new; someone else's lock is waited for at most 100 ms.
 create or replace function holdfast.make_partition(parent text, day date) returns boolean
 language plpgsql
@@ -1128,7 +1128,11 @@ set lock_timeout = '100ms'
 as $$
 declare
     partition text := parent || to_char(day, '_YYYYMMDD');
-    key_column text := case parent when 'task_history' then 'finished_at' when 'task_attempts' then 'ended_at' end;
+    key_column text := case parent
+        when 'task_history' then 'finished_at'
+        when 'task_attempts' then 'ended_at'
+        when 'webhook_attempts' then 'at'
+    end;
     starts text := quote_literal(day || ' 00:00:00+00');
     ends text := quote_literal(day + 1 || ' 00:00:00+00');
 begin

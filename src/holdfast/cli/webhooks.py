@@ -1,0 +1,251 @@
+"""`holdfast webhook …`: endpoints, the log of their deliveries, and sending again."""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.operating import AppPath, Because, Hours, Yes, handlers_of, sure
+from holdfast.cli.screen import AsJson, By, ago, first_line, me, on_database, say, show_json, show_table
+from holdfast.config import Settings
+from holdfast.store.pool import Conn
+from holdfast.webhooks.endpoints import ROTATION_HOURS, Created, Endpoint, Endpoints, NewEndpoint
+from holdfast.webhooks.log import Attempt, DeliveryLog
+from holdfast.webhooks.resend import Resend, Resent
+
+webhooks = typer.Typer(help="Webhooks: endpoints and their deliveries.", no_args_is_help=True)
+
+EndpointId = Annotated[str, typer.Argument(metavar="ENDPOINT", help="Its id.")]
+Events = Annotated[
+    list[str] | None, typer.Option("--event", help="An event type, or `render.*`; several may be given.")
+]
+Secret = Annotated[str | None, typer.Option(envvar="HOLDFAST_WEBHOOK_SECRET", help="`whsec_…`, else made.")]
+Why = Annotated[str, typer.Option("--reason", help="Why; it stands in the audit.")]
+
+
+@webhooks.command()
+def create(  # noqa: PLR0913 (one for each option)
+    url: Annotated[str, typer.Argument(help="Where events go.")],
+    event: Events = None,
+    description: Annotated[str, typer.Option(help="Whose it is, and what for.")] = "",
+    secret: Secret = None,
+    in_order: Annotated[bool, typer.Option("--in-order", help="One after the other.")] = False,
+    running: Annotated[int | None, typer.Option(min=1, help="So many at once; 10 unless given.")] = None,
+    reason: Why = "",
+    by: By = "",
+    as_json: AsJson = False,
+) -> None:
+    """Add an endpoint and show its secret, once."""
+    new = NewEndpoint(url, event or (), description, secret, in_order, running)
+    _made(lambda conn, known: known.create(conn, new, reason), by, as_json=as_json)
+
+
+@webhooks.command()
+def rotate(
+    endpoint: EndpointId,
+    secret: Secret = None,
+    hours: Annotated[float, typer.Option(help="How long older keys sign beside it.")] = ROTATION_HOURS,
+    reason: Why = "",
+    by: By = "",
+    as_json: AsJson = False,
+) -> None:
+    """Sign with a new key, and show it, once."""
+    _made(
+        lambda conn, known: known.rotate(conn, endpoint, secret=secret, hours=hours, reason=reason),
+        by,
+        as_json=as_json,
+    )
+
+
+@webhooks.command()
+def change(  # noqa: PLR0913 (one for each option)
+    endpoint: EndpointId,
+    url: Annotated[str | None, typer.Option(help="Where events go from now on.")] = None,
+    event: Events = None,
+    all_events: Annotated[bool, typer.Option("--all-events", help="All events from now on.")] = False,
+    description: Annotated[str | None, typer.Option(help="Whose it is, and what for.")] = None,
+    reason: Why = "",
+    by: By = "",
+    as_json: AsJson = False,
+) -> None:
+    """Change an endpoint; what is not given stays."""
+    events = [] if all_events else event
+
+    async def work(conn: Conn, settings: Settings) -> Endpoint:
+        known = Endpoints(settings, by=by or me())
+        return await known.change(
+            conn, endpoint, url=url, events=events, description=description, reason=reason
+        )
+
+    found = on_database(work)
+    if as_json:
+        show_json(found)
+    else:
+        _say(found)
+
+
+@webhooks.command("list")
+def list_endpoints(as_json: AsJson = False) -> None:
+    """List endpoints and how they fare."""
+
+    async def work(conn: Conn, settings: Settings) -> list[Endpoint]:
+        return await Endpoints(settings, by=me()).page(conn)
+
+    found = on_database(work)
+    if as_json:
+        show_json(found)
+        return
+    show_table(
+        ["endpoint", "state", "failures", "url", "events", "description"],
+        [
+            (one.id, one.state, one.failures, one.url, ", ".join(one.events) or "all", one.description)
+            for one in found
+        ],
+        empty="there is no endpoint: `holdfast webhook create URL` adds one",
+    )
+
+
+@webhooks.command()
+def show(endpoint: EndpointId, as_json: AsJson = False) -> None:
+    """Show an endpoint."""
+
+    async def work(conn: Conn, settings: Settings) -> Endpoint:
+        return await Endpoints(settings, by=me()).show(conn, endpoint)
+
+    found = on_database(work)
+    if as_json:
+        show_json(found)
+    else:
+        _say(found)
+
+
+@webhooks.command()
+def disable(endpoint: EndpointId, reason: Because, by: By = "", as_json: AsJson = False) -> None:
+    """Deliver nothing more to an endpoint; what is due becomes a dead letter."""
+    _turn(
+        lambda conn, known: known.disable(conn, endpoint, reason), endpoint, "disabled", by, as_json=as_json
+    )
+
+
+@webhooks.command()
+def enable(endpoint: EndpointId, reason: Because, by: By = "", as_json: AsJson = False) -> None:
+    """Deliver to an endpoint again."""
+    _turn(lambda conn, known: known.enable(conn, endpoint, reason), endpoint, "enabled", by, as_json=as_json)
+
+
+@webhooks.command()
+def remove(
+    endpoint: EndpointId, reason: Because, yes: Yes = False, by: By = "", as_json: AsJson = False
+) -> None:
+    """Forget an endpoint and its keys."""
+    sure(f"removing endpoint {endpoint}", yes=yes)
+    _turn(lambda conn, known: known.remove(conn, endpoint, reason), endpoint, "removed", by, as_json=as_json)
+
+
+@webhooks.command()
+def log(
+    endpoint: Annotated[str | None, typer.Argument(help="Only of this endpoint.")] = None,
+    delivery: Annotated[str | None, typer.Option(help="Only of this delivery, by its task.")] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Only those that were not taken.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many at most.")] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """Show the requests that were sent, the latest first."""
+
+    async def work(conn: Conn, settings: Settings) -> list[Attempt]:
+        known = DeliveryLog(settings)
+        return await known.page(conn, endpoint=endpoint, task=delivery, failed=failed, limit=limit)
+
+    found = on_database(work)
+    if as_json:
+        show_json(found)
+        return
+    show_table(
+        ["at", "delivery", "attempt", "type", "event", "took", "answer", "url", "said"],
+        [
+            (
+                one.at, one.task_id, one.attempt, one.type, one.event, f"{one.took_seconds * 1_000:.0f} ms",
+                one.status or one.code, one.url, first_line(one.message or one.answer_head),
+            )
+            for one in found
+        ],
+        empty="nothing was sent",
+    )  # fmt: skip
+
+
+@webhooks.command()
+def resend(  # noqa: PLR0913 (one for each option)
+    reason: Because,
+    delivery: Annotated[str | None, typer.Option(help="This delivery, by its task.")] = None,
+    endpoint: Annotated[str | None, typer.Option(help="Everything of this endpoint, with --hours.")] = None,
+    hours: Hours = None,
+    delivered: Annotated[bool, typer.Option("--delivered", help="What did reach it too.")] = False,
+    app: AppPath = None,
+    by: By = "",
+    as_json: AsJson = False,
+) -> None:
+    """Send again: one delivery, or what failed to reach an endpoint in the last hours."""
+    if (delivery is None) == (endpoint is None) or (endpoint is None) != (hours is None):
+        raise typer.BadParameter("give --delivery TASK, or --endpoint ENDPOINT with --hours")
+
+    async def work(conn: Conn, settings: Settings) -> Resent | str:
+        known = Resend(settings, handlers_of(app) or {}, by=by or me())
+        if delivery is not None:
+            return await known.one(conn, delivery, reason)
+        assert endpoint is not None
+        since = datetime.now(UTC) - timedelta(hours=hours or 0)
+        return await known.since(conn, endpoint, since, reason, delivered=delivered)
+
+    found = on_database(work)
+    if as_json:
+        show_json({"task": found} if isinstance(found, str) else found)
+    elif isinstance(found, str):
+        say(f"task {found} sends it")
+    else:
+        plan = found.plan
+        say("nothing had failed" if plan is None else f"plan {plan.id}: {plan.items}, {plan.shown_state}")
+        say(f"{found.delivered} that were delivered are sent again")
+
+
+def _made(act: Callable[[Conn, Endpoints], Awaitable[Created]], by: str, *, as_json: bool) -> None:
+    async def work(conn: Conn, settings: Settings) -> Created:
+        return await act(conn, Endpoints(settings, by=by or me()))
+
+    made = on_database(work)
+    if as_json:
+        show_json(made)
+        return
+    _say(made.endpoint)
+    say(f"secret       {made.secret}")
+    say("The secret cannot be shown again.")
+
+
+def _turn(
+    act: Callable[[Conn, Endpoints], Awaitable[bool]], endpoint: str, what: str, by: str, *, as_json: bool
+) -> None:
+    async def work(conn: Conn, settings: Settings) -> bool:
+        return await act(conn, Endpoints(settings, by=by or me()))
+
+    changed = on_database(work)
+    if as_json:
+        show_json({"endpoint": endpoint, what: True, "changed": changed})
+    else:
+        say(f"endpoint {endpoint} is {what}" if changed else f"endpoint {endpoint} was {what} already")
+
+
+def _say(found: Endpoint) -> None:
+    say(f"endpoint     {found.id}, {found.state}")
+    say(f"url          {found.url}")
+    say(f"events       {', '.join(found.events) or 'all'}")
+    say(f"keys         {', '.join(found.keys)}")
+    if found.description:
+        say(f"description  {found.description}")
+    if found.in_order:
+        say("order        one at a time")
+    if found.disabled_because is not None:
+        say(f"disabled     {ago(found.disabled_at)}: {found.disabled_because}")
+    if found.failing_since is not None:
+        say(f"failing      since {ago(found.failing_since)}, {found.failures} in a row")
+    if found.left_alone_until is not None:
+        say(f"left alone   until {ago(found.left_alone_until)}")

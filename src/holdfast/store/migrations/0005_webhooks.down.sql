@@ -1,0 +1,3 @@
+drop table holdfast.webhook_attempts;
+drop table holdfast.webhook_keys;
+drop table holdfast.webhook_endpoints;

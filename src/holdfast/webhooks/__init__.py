@@ -1,0 +1,8 @@
+"""Webhooks: events delivered to endpoints of others, signed, patiently and safely.
+
+Built on what the engine gives everybody: kinds, outcomes, limits, groups and plans.
+`docs/explanation/anatomy-of-a-feature.md` shows how it is put together. Receivers need `verify` alone.
+"""
+
+from holdfast.webhooks.signing import NotOurs as NotOurs
+from holdfast.webhooks.signing import verify as verify

@@ -1,0 +1,109 @@
+"""`app.webhooks`: events handed in, in the caller's transaction, and the handlers that see to them."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+from pydantic import TypeAdapter
+
+from holdfast.config import Settings
+from holdfast.core.events import Listener
+from holdfast.core.handler import Gather, Handler, Handlers, Task
+from holdfast.core.limit import Limit
+from holdfast.core.outcome import Outcome
+from holdfast.core.task import NewTask
+from holdfast.webhooks.kinds import DELIVER, ENDPOINT, PUBLISH, Delivery, Event
+from holdfast.webhooks.patience import ATTEMPTS
+from holdfast.webhooks.publish import EventOptions, Publish, new_event, publish_task
+
+if TYPE_CHECKING:
+    from holdfast.webhooks.deliver import Deliver
+
+# Of one endpoint so many deliveries are under way at once, unless it says otherwise.
+RUNNING = 10
+# Events that come together are fanned out together.
+LINGER_SECONDS = 0.005
+Send = Callable[[Sequence[NewTask], object | None], Awaitable[Sequence[Any]]]
+SendSync = Callable[[Sequence[NewTask], object | None], Sequence[Any]]
+
+
+class Webhooks:
+    """Publishes events."""
+
+    def __init__(self, settings: Settings, send: Send, send_sync: SendSync) -> None:
+        self._settings = settings
+        self._send = send
+        self._send_sync = send_sync
+
+    async def publish(
+        self, type_: str, data: object, *, conn: object | None = None, **options: Unpack[EventOptions]
+    ) -> str:
+        """Have an event delivered to every endpoint that wants its type; answers its id.
+
+        With `conn` it is published if and only if that transaction commits.
+        """
+        event = new_event(type_, data, options)
+        await self._send([publish_task(self._settings, event, subject=options.get("subject"))], conn)
+        return event.id
+
+    def publish_sync(
+        self, type_: str, data: object, *, conn: object | None = None, **options: Unpack[EventOptions]
+    ) -> str:
+        """The same, where calls block."""
+        event = new_event(type_, data, options)
+        self._send_sync([publish_task(self._settings, event, subject=options.get("subject"))], conn)
+        return event.id
+
+
+class WebhookKinds:
+    """The kinds that deliver events: their handlers, and what those hold open."""
+
+    def __init__(self, settings: Settings, listen: Listener) -> None:
+        self._settings = settings
+        self._listen = listen
+        self._deliver: Deliver | None = None
+        self.handlers = _handlers(settings, Publish(settings, listen), self._delivered)
+
+    async def close(self) -> None:
+        """Let the connections of this event loop go."""
+        if self._deliver is not None:
+            await self._deliver.close()
+
+    async def _delivered(self, task: Task[Delivery]) -> Outcome:
+        """One attempt; its HTTP is loaded when the first one comes."""
+        if self._deliver is None:
+            from holdfast.webhooks.deliver import Deliver
+
+            self._deliver = Deliver(self._settings, self._listen)
+        return await self._deliver(task)
+
+
+def _handlers(settings: Settings, publish: Publish, deliver: Callable[..., Awaitable[object]]) -> Handlers:
+    return {
+        PUBLISH: Handler(
+            PUBLISH,
+            publish,
+            awaits=True,
+            queue=settings.webhooks_queue,
+            bulk=Gather(linger_seconds=LINGER_SECONDS),
+            **_reads(Event),
+        ),
+        DELIVER: Handler(
+            DELIVER,
+            deliver,
+            awaits=True,
+            queue=settings.webhooks_queue,
+            max_attempts=ATTEMPTS,
+            per=(ENDPOINT, Limit(running=RUNNING)),
+            **_reads(Delivery),
+        ),
+    }
+
+
+def _reads(model: type[Event] | type[Delivery]) -> dict[str, Any]:
+    """How payloads of a kind are read and checked."""
+    reader: TypeAdapter[Any] = TypeAdapter(model)
+
+    def check(payload: str) -> str:
+        return str(reader.validate_json(payload).model_dump_json())
+
+    return {"decode": lambda payload, _version: reader.validate_json(payload), "check": check}

@@ -1,0 +1,45 @@
+"""The names that tasks of webhooks have in the database, and what their payloads look like."""
+
+import json
+from datetime import datetime
+
+from pydantic import BaseModel, ConfigDict
+
+PUBLISH = "webhook.publish"
+DELIVER = "webhook.deliver"
+# Where the statements stand.
+PACKAGE = "holdfast.webhooks"
+# The field of a delivery's payload by which deliveries stand behind limits of their own.
+ENDPOINT = "endpoint"
+
+
+class Event(BaseModel):
+    """What was published; `data` is JSON text, so that it is sent as it was written."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    type: str
+    data: str
+    version: int | None = None
+    # When it was published, if nothing else was said.
+    occurred_at: datetime | None = None
+
+    def body(self, published_at: datetime) -> str:
+        """What is sent: id, type, when it occurred, and the data."""
+        at = self.occurred_at or published_at
+        named: dict[str, object] = {"id": self.id, "type": self.type, "timestamp": at.isoformat()}
+        if self.version is not None:
+            named["version"] = self.version
+        return json.dumps(named, separators=(",", ":"))[:-1] + f',"data":{self.data}}}'
+
+
+class Delivery(BaseModel):
+    """One event for one endpoint; `body` is sent as it stands here, to the byte."""
+
+    model_config = ConfigDict(frozen=True)
+
+    endpoint: str
+    event: str
+    type: str
+    body: str
