@@ -43,7 +43,9 @@ WEBHOOKS = {
     ),
     "gone-goes-on": Fault(DELIVER, "if attempt.status == 410:", "if False:"),
     "breaker-spends-attempts": Fault(
-        DELIVER, "return Snooze(left + random.uniform(0, FRESH_SECONDS))", 'return Retry("left alone", left)'
+        DELIVER,
+        "return Snooze(left + random.uniform(0, min(2.0**task.polls, SPREAD_SECONDS))), False",
+        'return Retry("left alone", left), False',
     ),
     "all-probe-at-once": Fault(
         "webhooks/webhooks.sql",
@@ -71,10 +73,27 @@ WEBHOOKS = {
     ),
     "published-without-its-deliveries": Fault(
         "webhooks/publish.py",
-        "await self._enqueuer.enqueue(bridge_async(conn), deliveries)",
-        "await self._enqueuer.enqueue(bridge_async(conn), deliveries[1:])",
+        "for some in _slices(deliveries):",
+        "for some in _slices(deliveries[1:]):",
     ),
     "api-reads-secrets": Fault(
         "store/grants.sql", "revoke select on holdfast.webhook_keys from holdfast_api;\n", ""
     ),
+    "lookups-not-shared": Fault(ADDRESS, "asked = self._asked.get((host, port))", "asked = None"),
+    "idle-connections-kept": Fault(
+        POST,
+        "                if not exchange.fresh():\n                    exchange.abort()",
+        "                pass",
+    ),
+    "log-decides-deliveries": Fault(
+        "webhooks/log.py",
+        "                if last:\n                    self._listen(",
+        "                if last:\n                    raise\n                    self._listen(",
+    ),
+    "old-failures-against-a-new-address": Fault(
+        "webhooks/webhooks.sql",
+        "failing_since = case when e.url = %(url)s then e.failing_since end,",
+        "failing_since = e.failing_since,",
+    ),
+    "fan-out-in-one-statement": Fault("webhooks/publish.py", "            yield tasks[begin:place]\n", ""),
 }

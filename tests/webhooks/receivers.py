@@ -144,3 +144,11 @@ async def endless_head(_: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
     for number in range(100_000):
         writer.write(b"x-%d: y\r\n" % number)
         await writer.drain()
+
+
+async def endless_trailers(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A body that has ended, and then does not end."""
+    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: ")
+    while True:
+        writer.write(b"a" * 10_000)
+        await writer.drain()

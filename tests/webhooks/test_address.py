@@ -2,6 +2,8 @@
 # ruff: noqa: E501, S104 (addresses, many in a line)
 
 import ipaddress
+import socket
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -121,3 +123,25 @@ def test_without_tls_only_where_it_is_allowed() -> None:
 def test_networks_that_are_none_are_refused() -> None:
     with pytest.raises(Misused, match="are no networks"):
         networks_of("10.0.0.0/8, everything")
+
+
+@pytest.mark.catches("lookups-not-shared")
+async def test_a_silent_name_server_holds_up_one_thread_for_each_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer, asked = threading.Event(), []
+
+    def silent(host: str, port: int, **_: object) -> list[tuple[object, ...]]:
+        asked.append(host)
+        answer.wait(10)
+        return [(2, 1, 6, "", ("127.0.0.9", port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    post = Post(networks_of("127.0.0.9/32"))
+    for _ in range(10):
+        with pytest.raises(Undelivered) as failed:
+            await post(place_of("http://silent.example:8080/"), {}, b"{}", 0.02)
+        assert failed.value.code == "timeout"
+    answer.set()
+    post.close()
+    assert asked == ["silent.example"]

@@ -1,16 +1,17 @@
 """What people do about deliveries: endpoints, keys, the log, sending again; by command and over HTTP."""
 
+import random
 from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
 
-from holdfast.core.errors import Misused
+from holdfast.core.errors import EndpointNotFound, Misused
 from holdfast.core.task import RESERVED_QUEUE
 from holdfast.ops.tokens import Role
 from holdfast.store.migrate import grants
 from holdfast.store.pool import connect
-from holdfast.webhooks.endpoints import EndpointNotFound, NewEndpoint
+from holdfast.webhooks.endpoints import NewEndpoint
 from holdfast.webhooks.resend import Resend
 from tests.commands import document, run
 from tests.http_api.conftest import Api
@@ -88,6 +89,19 @@ async def test_a_task_of_another_sort_is_no_delivery(hooks: Hooks) -> None:
         await resend.one(hooks.conn, task.id, "x")
 
 
+async def test_what_was_too_large_to_be_kept_is_said_to_be(hooks: Hooks) -> None:
+    resend = Resend(hooks.app.settings, hooks.app.handlers, by="ada")
+    async with receiver() as server:
+        endpoint = await hooks.endpoint(server.url())
+        (small,) = await hooks.delivered()
+        (large,) = await hooks.delivered("a.b", {"x": random.Random(1).randbytes(5_000).hex()})
+        with pytest.raises(Misused, match="was not kept"):
+            await resend.one(hooks.conn, large.task.id, "x")
+        hour = datetime.now(UTC) - timedelta(hours=1)
+        sent = await resend.since(hooks.conn, endpoint.endpoint.id, hour, "x", delivered=True)
+        assert (sent.delivered, sent.not_kept, small.state) == (1, 1, "completed")
+
+
 @pytest.mark.usefixtures("command_line")
 async def test_endpoints_by_command(hooks: Hooks) -> None:
     made = await document("webhook", "create", URL, "--event", "render.*", "--by", "ada")
@@ -107,6 +121,7 @@ async def test_endpoints_by_command(hooks: Hooks) -> None:
     assert "was disabled already" in await run("webhook", "disable", endpoint, "--reason", "noisy")
     assert "is enabled" in await run("webhook", "enable", endpoint, "--reason", "quiet")
     assert "nothing was sent" in await run("webhook", "log", endpoint)
+    assert "give an endpoint" in await run("webhook", "log", code=2)
     assert "give --delivery" in await run("webhook", "resend", "--reason", "x", code=2)
     assert "nothing had failed" in await run(
         "webhook", "resend", "--endpoint", endpoint, "--hours", "1", "--reason", "x"
@@ -121,7 +136,9 @@ async def test_endpoints_by_command(hooks: Hooks) -> None:
 
 @pytest.mark.catches("secrets-shown-again")
 async def test_endpoints_over_http(api: Api, hooks: Hooks) -> None:
-    made = await api.post("/api/webhooks/endpoints", code=201, url=URL, events=["a.b"])
+    made = await api.post("/api/webhooks/endpoints", code=201, once="first", url=URL, events=["a.b"])
+    again = await api.post("/api/webhooks/endpoints", code=201, once="first", url=URL, events=["a.b"])
+    assert (again["endpoint"], again["secret"]) == (made["endpoint"], None)
     endpoint, secret = made["endpoint"]["id"], made["secret"]
     path = f"/api/webhooks/endpoints/{endpoint}"
     assert (await api.get(path, role=Role.VIEWER))["state"] == "active"
@@ -140,6 +157,9 @@ async def test_endpoints_over_http(api: Api, hooks: Hooks) -> None:
     assert await api.get(f"{path}/attempts") == []
     assert await api.get(f"/api/webhooks/deliveries/{delivery.task.id}/attempts") == []
     hour = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    refused = await api.post(f"{path}/resend", code=422, since=hour, reason="x", role=Role.OPERATOR)
+    assert "enable it first" in refused["detail"]
+    assert await api.post(f"{path}/enable", reason="x", role=Role.OPERATOR) == {"changed": True}
     sent = await api.post(f"{path}/resend", since=hour, reason="x", role=Role.OPERATOR)
     assert (sent["plan"]["items"], sent["delivered"]) == (1, 0)
     assert await api.post(f"{path}/remove", reason="x") == {"changed": True}

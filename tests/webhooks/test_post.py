@@ -15,6 +15,7 @@ from tests.webhooks.receivers import (
     answered,
     drips,
     endless_head,
+    endless_trailers,
     floods,
     hangs,
     receiver,
@@ -41,6 +42,7 @@ def post() -> Post:
         (resets, "reset", 0.0, DEADLINE),
         (resets_halfway, "reset", 0.0, DEADLINE),
         (endless_head, "protocol", 0.0, DEADLINE),
+        (endless_trailers, "protocol", 0.0, DEADLINE),
     ],
 )
 async def test_b7_no_receiver_holds_a_delivery_longer_than_the_deadline(
@@ -158,3 +160,31 @@ async def test_the_environment_sends_nothing_through_a_proxy(
             monkeypatch.setenv(name, proxy.url())
         await post(place_of(server.url()), {}, BODY, DEADLINE)
         assert (len(server.requests), proxy.connections) == (1, 0)
+
+
+@pytest.mark.catches("idle-connections-kept")
+async def test_a_connection_that_nobody_uses_is_let_go(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.webhooks.post.IDLE_SECONDS", 0.05)
+    gone = asyncio.Event()
+
+    async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(OK)
+        await writer.drain()
+        await reader.read()
+        gone.set()
+
+    async with receiver(answers) as server:
+        await post(place_of(server.url()), {}, BODY, DEADLINE)
+        await asyncio.wait_for(gone.wait(), 5)
+
+
+async def test_an_address_that_does_not_answer_leaves_time_for_the_next() -> None:
+    async with receiver() as server:
+
+        async def resolve(_host: str, _port: int) -> list[str]:
+            # The first is a network that nothing answers from.
+            return ["198.18.0.1", "127.0.0.1"]
+
+        post = Post(networks_of("198.18.0.0/15, 127.0.0.0/8"), resolve)
+        assert (await post(place_of(server.url(host="two.example")), {}, BODY, 4.0)).status == 200
+        post.close()

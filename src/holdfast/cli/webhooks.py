@@ -151,7 +151,9 @@ def log(
     limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many at most.")] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """Show the requests that were sent, the latest first."""
+    """Show the requests of an endpoint or of a delivery, the latest first."""
+    if endpoint is None and delivery is None:
+        raise typer.BadParameter("give an endpoint, or --delivery TASK")
 
     async def work(conn: Conn, settings: Settings) -> list[Attempt]:
         known = DeliveryLog(settings)
@@ -206,6 +208,8 @@ def resend(  # noqa: PLR0913 (one for each option)
         plan = found.plan
         say("nothing had failed" if plan is None else f"plan {plan.id}: {plan.items}, {plan.shown_state}")
         say(f"{found.delivered} that were delivered are sent again")
+        if found.not_kept:
+            say(f"{found.not_kept} cannot be: their bodies were too large to be kept")
 
 
 def _made(act: Callable[[Conn, Endpoints], Awaitable[Created]], by: str, *, as_json: bool) -> None:

@@ -9,6 +9,8 @@
     ├── GroupNotFound     no group has this fingerprint
     ├── TokenNotFound     no token has this id, or it was revoked
     ├── WorkerNotFound    no outside worker of this token has a lease under this id
+    ├── EndpointNotFound  no endpoint of webhooks has this id
+    ├── NotOurs           a webhook that was received is not what it says: its signature or its time is wrong
     ├── MoveRefused       the task's state does not allow the move
     ├── TaskContended     others change the task at the same moments: nothing was done
     ├── PayloadTooLarge   a payload past the limit
@@ -49,6 +51,17 @@ class TaskNotFound(HoldfastError):
 
     def __init__(self, task_id: str) -> None:
         super().__init__(f"task {task_id} does not exist, or its retention is over")
+
+
+class EndpointNotFound(HoldfastError):
+    """No endpoint has this id."""
+
+    def __init__(self, endpoint: str) -> None:
+        super().__init__(f"there is no endpoint {endpoint}: `holdfast webhook list` shows those that are")
+
+
+class NotOurs(HoldfastError):
+    """A request that is not what it says: its signature, its time or its headers are wrong."""
 
 
 class ScheduleNotFound(HoldfastError):

@@ -1,6 +1,7 @@
 """One request is one transaction: what is done, its entry in the audit, and the answer kept for its key."""
 
 import hashlib
+import json
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
@@ -61,7 +62,10 @@ async def _once(
             raise Refused(422, f"this {KEY_HEADER} was used for another request: take a new one")
         return Response(before.body, before.status, {"Idempotency-Replayed": "true"}, before.media_type)
     response = await inner(request)
-    answer = Answer(hashed, response.status_code, response.headers.get("content-type"), bytes(response.body))
+    kept = bytes(response.body)
+    if asked.shown_once:
+        kept = json.dumps(json.loads(kept) | dict.fromkeys(asked.shown_once)).encode()
+    answer = Answer(hashed, response.status_code, response.headers.get("content-type"), kept)
     await answers.keep(asked.conn, asked.by, key, answer)
     return response
 

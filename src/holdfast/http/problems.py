@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse
 from holdfast.core.errors import (
     BadPayload,
     DatabaseAway,
+    EndpointNotFound,
     GroupNotFound,
     HoldfastError,
     KeyConflict,
@@ -26,7 +27,6 @@ from holdfast.core.errors import (
     TokenNotFound,
     WorkerNotFound,
 )
-from holdfast.webhooks.endpoints import EndpointNotFound
 
 MEDIA_TYPE = "application/problem+json"
 _STATUS: tuple[tuple[type[HoldfastError], int], ...] = (

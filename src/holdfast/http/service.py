@@ -84,6 +84,8 @@ class Asked:
     conn: Conn
     bearer: Bearer
     service: "Service"
+    # Members of the answer that are not kept for whoever asks again.
+    shown_once: set[str] = field(default_factory=set)
 
     @property
     def by(self) -> str:

@@ -71,10 +71,10 @@ class RotationShape(Shape):
 
 
 class CreatedShape(Shape):
-    """An endpoint and its new secret, which is not shown again."""
+    """An endpoint and its new secret, which is not shown again: a repeated answer has none."""
 
     endpoint: EndpointShape  # type: ignore[valid-type]
-    secret: str
+    secret: str | None
 
 
 class SinceShape(Reasoned):
@@ -89,6 +89,7 @@ class ResentShape(Shape):
 
     plan: PlanShape | None  # type: ignore[valid-type]
     delivered: int
+    not_kept: int
 
 
 class TurnedShape(Shape):
@@ -150,7 +151,7 @@ async def list_endpoints(asked: AskedBy) -> object:
 async def create(asked: AskedBy, new: NewEndpointShape) -> object:
     """Add an endpoint; its secret is in the answer, and nowhere after that."""
     given = NewEndpoint(new.url, new.events, new.description, new.secret, new.in_order, new.running_max)
-    return _created(await _endpoints(asked).create(asked.conn, given, new.reason))
+    return _created(asked, await _endpoints(asked).create(asked.conn, given, new.reason))
 
 
 @router.get("/api/webhooks/endpoints/{endpoint_id}", response_model=EndpointShape)
@@ -178,7 +179,7 @@ async def rotate(asked: AskedBy, endpoint_id: EndpointId, act: RotationShape) ->
     made = await _endpoints(asked).rotate(
         asked.conn, endpoint_id, secret=act.secret, hours=act.hours, reason=act.reason
     )
-    return _created(made)
+    return _created(asked, made)
 
 
 @router.post("/api/webhooks/endpoints/{endpoint_id}/disable", response_model=TurnedShape)
@@ -222,7 +223,7 @@ async def attempts(
 async def resend_since(asked: AskedBy, endpoint_id: EndpointId, act: SinceShape) -> object:
     """Send again what failed to reach it, and if asked for also what did reach it."""
     sent = await _resend(asked).since(asked.conn, endpoint_id, act.since, act.reason, delivered=act.delivered)
-    return {"plan": sent.plan, "delivered": sent.delivered}
+    return {"plan": sent.plan, "delivered": sent.delivered, "not_kept": sent.not_kept}
 
 
 @router.get(
@@ -240,7 +241,8 @@ async def resend(asked: AskedBy, delivery_id: DeliveryId, act: Reasoned) -> obje
     return {"task_id": await _resend(asked).one(asked.conn, delivery_id, act.reason)}
 
 
-def _created(made: Created) -> dict[str, object]:
+def _created(asked: AskedBy, made: Created) -> dict[str, object]:
+    asked.shown_once.add("secret")
     return {"endpoint": made.endpoint, "secret": made.secret}
 
 

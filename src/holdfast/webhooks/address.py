@@ -10,11 +10,12 @@ import ipaddress
 import re
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from holdfast.core.errors import HoldfastError, Misused
+from holdfast.core.errors import Misused
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -25,6 +26,7 @@ PORTS = {"https": 443, "http": 80}
 PORT_MIN = 1_024
 HOST_CHARACTERS_MAX = 253
 URL_CHARACTERS_MAX = 2_000
+LOOKUPS_MAX = 64
 
 # IPv4 inside IPv6, as a resolver of a network without IPv4 of its own answers for names of the other one.
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
@@ -42,7 +44,7 @@ _NOT_PUBLIC = (
 _URL = re.compile(r"[!-\[\]-~]+")
 
 
-class AddressRefused(HoldfastError):
+class AddressRefused(Exception):
     """The endpoint's name leads to an address that deliveries must not reach."""
 
 
@@ -56,6 +58,11 @@ class Place:
     # As it stands in a request: the name, with the port if it is not the usual one.
     authority: str
     path: str
+
+    @property
+    def shown(self) -> str:
+        """As logs and the audit have it: without a query, where tokens stand."""
+        return f"{'https' if self.secure else 'http'}://{self.authority}{self.path.partition('?')[0]}"
 
 
 def place_of(url: str, *, plain: bool = True) -> Place:
@@ -127,16 +134,43 @@ def _wrapped(address: Address) -> Iterator[ipaddress.IPv4Address]:
         yield from address.teredo
 
 
-async def looked_up(host: str, port: int) -> Sequence[str]:
-    """The addresses of a name, by the machine's own resolver."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+class Lookups:
+    """The machine's own resolver, asked once at a time for each name.
+
+    It blocks a thread for as long as a name server is silent, whoever has given up meanwhile: with asyncio's
+    own few threads, some dead names would be the end of all deliveries.
+    """
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(LOOKUPS_MAX, "holdfast-lookup")
+        self._asked: dict[tuple[str, int], asyncio.Future[list[str]]] = {}
+
+    async def __call__(self, host: str, port: int) -> Sequence[str]:
+        """The addresses of a name."""
+        asked = self._asked.get((host, port))
+        if asked is None:
+            loop = asyncio.get_running_loop()
+            asked = self._asked[host, port] = loop.run_in_executor(self._threads, _looked_up, host, port)
+            asked.add_done_callback(lambda done: self._heard(host, port, done))
+        return await asyncio.shield(asked)
+
+    def close(self) -> None:
+        """Wait for none of them."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _heard(self, host: str, port: int, done: "asyncio.Future[list[str]]") -> None:
+        del self._asked[host, port]
+        if not done.cancelled():
+            # Whoever asked may be gone: then nobody else looks at it.
+            done.exception()
+
+
+def _looked_up(host: str, port: int) -> list[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(info[4][0]) for info in found))
 
 
-async def checked(
-    place: Place, allowed: Sequence[Network] = (), resolve: Resolver = looked_up
-) -> Sequence[Address]:
+async def checked(place: Place, allowed: Sequence[Network], resolve: Resolver) -> Sequence[Address]:
     """The addresses of a place, all of them fit to be connected to; `AddressRefused` if one is not."""
     try:
         answers = await resolve(place.host, place.port)

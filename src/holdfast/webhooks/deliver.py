@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from weakref import WeakKeyDictionary
 
@@ -11,19 +12,21 @@ from holdfast.config import Settings
 from holdfast.core.events import Listener
 from holdfast.core.handler import Task
 from holdfast.core.outcome import Complete, Fail, Outcome, Retry, Snooze
-from holdfast.runtime.link import Link
+from holdfast.runtime.link import Link, LinkLost
 from holdfast.store.pool import Conn
-from holdfast.webhooks.address import AddressRefused, networks_of
+from holdfast.webhooks.address import AddressRefused, Network, networks_of
 from holdfast.webhooks.endpoints import Endpoints, Target
 from holdfast.webhooks.kinds import Delivery
 from holdfast.webhooks.log import Attempt, LogWriter
-from holdfast.webhooks.patience import PROBE_SECONDS, delay
+from holdfast.webhooks.patience import delay
 from holdfast.webhooks.post import Post, Undelivered
 from holdfast.webhooks.publish import disabled_event
 from holdfast.webhooks.signing import signed
 
 # What is known of an endpoint is read again after so long.
 FRESH_SECONDS = 1.0
+KNOWN_MAX = 10_000
+SPREAD_SECONDS = 300.0
 BY = "holdfast"
 
 REFUSED = "WEBHOOK_ADDRESS_REFUSED"
@@ -38,6 +41,7 @@ class Deliver:
     def __init__(self, settings: Settings, listen: Listener) -> None:
         self._settings = settings
         self._listen = listen
+        self._allowed = networks_of(settings.webhooks_allow)
         self._places: WeakKeyDictionary[asyncio.AbstractEventLoop, _Desk] = WeakKeyDictionary()
 
     async def __call__(self, task: Task[Delivery]) -> Outcome:
@@ -45,7 +49,7 @@ class Deliver:
         loop = asyncio.get_running_loop()
         desk = self._places.get(loop)
         if desk is None:
-            desk = self._places[loop] = _Desk(self._settings, self._listen)
+            desk = self._places[loop] = _Desk(self._settings, self._allowed, self._listen)
         return await desk.deliver(task)
 
     async def close(self) -> None:
@@ -58,37 +62,50 @@ class Deliver:
 class _Desk:
     """What deliveries of one event loop share."""
 
-    def __init__(self, settings: Settings, listen: Listener) -> None:
+    def __init__(self, settings: Settings, allowed: Sequence[Network], listen: Listener) -> None:
         self._settings = settings
         self._link = Link(settings.database_url, "holdfast webhooks", listen)
         # Beside the other, so that a look at an endpoint does not wait for a commit.
         self._looks = Link(settings.database_url, "holdfast webhooks looks", listen)
         self._endpoints = Endpoints(settings, listen, by=BY)
-        self._log = LogWriter(settings, self._link)
-        self._post = Post(networks_of(settings.webhooks_allow))
+        self._log = LogWriter(settings, self._link, listen)
+        self._post = Post(allowed)
         self._known: dict[str, tuple[float, Target | None]] = {}
 
     async def deliver(self, task: Task[Delivery]) -> Outcome:
-        endpoint = task.payload.endpoint
-        target = await self._target(endpoint)
-        if target is None:
-            return Fail(REMOVED, f"endpoint {endpoint} was removed")
-        if target.disabled_because is not None:
-            return Fail(DISABLED, f"endpoint {endpoint} is disabled: {target.disabled_because}")
-        probe = False
-        if target.left_alone_until is not None:
-            left = target.left_alone_until - time.monotonic()
-            if left > 0:
-                return Snooze(left + random.uniform(0, FRESH_SECONDS))
-            probe = await self._link.use(lambda conn: self._endpoints.probe(conn, endpoint))
-            self._known.pop(endpoint, None)
-            if not probe:
-                return Snooze(random.uniform(FRESH_SECONDS, PROBE_SECONDS))
+        try:
+            target, probe = await self._ready(task)
+        except LinkLost:
+            # Nothing was sent.
+            return Snooze(random.uniform(FRESH_SECONDS, 5 * FRESH_SECONDS))
+        if not isinstance(target, Target):
+            return target
         attempt, retry_after = await self._attempted(task, target)
         await self._log.add(attempt)
         if attempt.delivered:
             return await self._delivered(task, target, attempt)
         return await self._failed(task, attempt, retry_after, probe=probe)
+
+    async def _ready(self, task: Task[Delivery]) -> tuple[Target | Fail | Snooze, bool]:
+        """The endpoint, and whether this goes to see if it is well again; or why nothing is sent now."""
+        endpoint = task.payload.endpoint
+        target = await self._target(endpoint)
+        probe = False
+        if target is not None and target.left_alone_until is not None and not target.left_alone_for():
+            probe = await self._looks.use(lambda conn: self._endpoints.probe(conn, endpoint))
+            if not probe:
+                # Another one went, or it is well already.
+                self._known.pop(endpoint, None)
+                target = await self._target(endpoint)
+        if target is None:
+            return Fail(REMOVED, f"endpoint {endpoint} was removed"), False
+        if target.disabled_because is not None:
+            return Fail(DISABLED, f"endpoint {endpoint} is disabled: {target.disabled_because}"), False
+        left = target.left_alone_for()
+        if left and not probe:
+            # The longer it has waited, the less often it asks: a backlog must not wake as one.
+            return Snooze(left + random.uniform(0, min(2.0**task.polls, SPREAD_SECONDS))), False
+        return target, probe
 
     async def close(self) -> None:
         self._post.close()
@@ -98,6 +115,8 @@ class _Desk:
     async def _target(self, endpoint: str) -> Target | None:
         at, target = self._known.get(endpoint, (0.0, None))
         if at + FRESH_SECONDS < time.monotonic():
+            if len(self._known) > KNOWN_MAX:
+                self._known.clear()
             target = await self._looks.use(lambda conn: self._endpoints.target(conn, endpoint))
             self._known[endpoint] = time.monotonic(), target
         return target
@@ -125,7 +144,7 @@ class _Desk:
             task.attempt,
             task.payload.event,
             task.payload.type,
-            target.url,
+            target.place.shown,
             signed_at,
             [key.id for key in target.keys],
             len(body),

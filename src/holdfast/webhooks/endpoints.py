@@ -4,14 +4,14 @@ import base64
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from uuid_utils import uuid7
 
 from holdfast.config import Settings
 from holdfast.core.audit import Action
-from holdfast.core.errors import HoldfastError, Misused
+from holdfast.core.errors import EndpointNotFound, Misused
 from holdfast.core.events import Listener, silent
 from holdfast.core.limit import Limit, Scope, bucket_of_key
 from holdfast.core.task import is_id
@@ -30,13 +30,6 @@ DESCRIPTION_CHARACTERS_MAX = 500
 # How long an older key still signs beside the newest.
 ROTATION_HOURS = 24.0
 ROTATION_HOURS_MAX = 720.0
-
-
-class EndpointNotFound(HoldfastError):
-    """No endpoint has this id."""
-
-    def __init__(self, endpoint: str) -> None:
-        super().__init__(f"there is no endpoint {endpoint}: `holdfast webhook list` shows those that are")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +69,7 @@ class NewEndpoint:
     url: str
     events: Sequence[str] = ()
     description: str = ""
-    secret: str | None = None
+    secret: str | None = field(default=None, repr=False)
     in_order: bool = False
     running_max: int | None = None
 
@@ -86,7 +79,7 @@ class Created:
     """A new endpoint, or a new key, with the secret that is shown this once."""
 
     endpoint: Endpoint
-    secret: str
+    secret: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +87,15 @@ class Target:
     """An endpoint as a delivery sees it, read a moment ago."""
 
     place: Place
-    url: str
     keys: Sequence[Key]
     disabled_because: str | None
     failing: bool
     # On this process's clock: nothing is sent before, and then one delivery goes first.
     left_alone_until: float | None
+
+    def left_alone_for(self) -> float:
+        """How many seconds more; none if its time is over."""
+        return 0.0 if self.left_alone_until is None else max(0.0, self.left_alone_until - time.monotonic())
 
 
 class Endpoints:
@@ -135,7 +131,7 @@ class Endpoints:
             if new.running_max is not None:
                 limit = bucket_of_key(DELIVER, ENDPOINT, endpoint)
                 await self._limits.set(conn, Scope.KEY, limit, Limit(running=new.running_max))
-            details = {"url": new.url, "events": list(new.events)}
+            details = {"url": place_of(new.url).shown, "events": list(new.events)}
             await self._note(conn, Action.WEBHOOK_CREATE, endpoint, reason, **details)
             return Created(await self.show(conn, endpoint), secret)
 
@@ -151,14 +147,13 @@ class Endpoints:
     ) -> Endpoint:
         """Change what is given; deliveries that were tried before go to the new URL too."""
         async with conn.transaction():
+            await conn.execute(self._sql["hold"], {"id": endpoint if is_id(endpoint) else None})
             before = await self.show(conn, endpoint)
-            values = {
-                "id": endpoint,
-                "url": before.url if url is None else url,
-                "description": before.description if description is None else description,
-                "events": list(before.events if events is None else events),
-            }
-            self._check(str(values["url"]), list(before.events if events is None else events), "")
+            url = before.url if url is None else url
+            events = list(before.events if events is None else events)
+            description = before.description if description is None else description
+            self._check(url, events, description)
+            values = {"id": endpoint, "url": url, "description": description, "events": events}
             await conn.execute(self._sql["change"], values)
             after = await self.show(conn, endpoint)
             await self._note(
@@ -166,8 +161,8 @@ class Endpoints:
                 Action.WEBHOOK_CHANGE,
                 endpoint,
                 reason,
-                before={"url": before.url, "events": list(before.events)},
-                after={"url": after.url, "events": list(after.events)},
+                before={"url": place_of(before.url).shown, "events": list(before.events)},
+                after={"url": place_of(after.url).shown, "events": list(after.events)},
             )
             return after
 
@@ -228,8 +223,8 @@ class Endpoints:
         url, disabled, failing, left_alone, keys = row
         named = [key.partition(":") for key in keys]
         return Target(
-            place_of(url, plain=self._settings.webhooks_plain),
-            url,
+            # Whether TLS is wanted was asked where it was added.
+            place_of(url),
             [Key(name, base64.b64decode(secret)) for name, _, secret in named],
             disabled,
             failing,
@@ -277,7 +272,7 @@ class Endpoints:
             values = {"id": endpoint, "reason": reason}
             row = await (await conn.execute(self._sql[statement], values)).fetchone()
             if row is not None:
-                await self._note(conn, action, endpoint, reason, url=row[0])
+                await self._note(conn, action, endpoint, reason, url=place_of(row[0]).shown)
         return row is not None
 
     async def _note(self, conn: Conn, action: Action, endpoint: str, reason: str, **details: object) -> None:

@@ -1,26 +1,24 @@
 """`app.webhooks`: events handed in, in the caller's transaction, and the handlers that see to them."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from pydantic import TypeAdapter
 
 from holdfast.config import Settings
+from holdfast.core.errors import Misused
 from holdfast.core.events import Listener
-from holdfast.core.handler import Gather, Handler, Handlers, Task
+from holdfast.core.handler import Gather, Handler, Handlers
 from holdfast.core.limit import Limit
-from holdfast.core.outcome import Outcome
 from holdfast.core.task import NewTask
 from holdfast.webhooks.kinds import DELIVER, ENDPOINT, PUBLISH, Delivery, Event
 from holdfast.webhooks.patience import ATTEMPTS
 from holdfast.webhooks.publish import EventOptions, Publish, new_event, publish_task
 
-if TYPE_CHECKING:
-    from holdfast.webhooks.deliver import Deliver
-
 # Of one endpoint so many deliveries are under way at once, unless it says otherwise.
 RUNNING = 10
 # Events that come together are fanned out together.
+FAN_OUT = 200
 LINGER_SECONDS = 0.005
 Send = Callable[[Sequence[NewTask], object | None], Awaitable[Sequence[Any]]]
 SendSync = Callable[[Sequence[NewTask], object | None], Sequence[Any]]
@@ -58,23 +56,16 @@ class WebhookKinds:
     """The kinds that deliver events: their handlers, and what those hold open."""
 
     def __init__(self, settings: Settings, listen: Listener) -> None:
-        self._settings = settings
-        self._listen = listen
-        self._deliver: Deliver | None = None
-        self.handlers = _handlers(settings, Publish(settings, listen), self._delivered)
+        try:
+            from holdfast.webhooks.deliver import Deliver
+        except ImportError as error:
+            raise Misused(f"webhooks=True needs what holdfast[webhooks] installs: {error}") from error
+        self._deliver = Deliver(settings, listen)
+        self.handlers = _handlers(settings, Publish(settings, listen), self._deliver)
 
     async def close(self) -> None:
         """Let the connections of this event loop go."""
-        if self._deliver is not None:
-            await self._deliver.close()
-
-    async def _delivered(self, task: Task[Delivery]) -> Outcome:
-        """One attempt; its HTTP is loaded when the first one comes."""
-        if self._deliver is None:
-            from holdfast.webhooks.deliver import Deliver
-
-            self._deliver = Deliver(self._settings, self._listen)
-        return await self._deliver(task)
+        await self._deliver.close()
 
 
 def _handlers(settings: Settings, publish: Publish, deliver: Callable[..., Awaitable[object]]) -> Handlers:
@@ -84,7 +75,7 @@ def _handlers(settings: Settings, publish: Publish, deliver: Callable[..., Await
             publish,
             awaits=True,
             queue=settings.webhooks_queue,
-            bulk=Gather(linger_seconds=LINGER_SECONDS),
+            bulk=Gather(FAN_OUT, LINGER_SECONDS),
             **_reads(Event),
         ),
         DELIVER: Handler(

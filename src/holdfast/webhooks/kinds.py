@@ -3,7 +3,7 @@
 import json
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 PUBLISH = "webhook.publish"
 DELIVER = "webhook.deliver"
@@ -40,6 +40,7 @@ class Delivery(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     endpoint: str
-    event: str
+    # It stands in a header and in what is signed.
+    event: str = Field(pattern=r"^[A-Za-z0-9_-]{1,100}$")
     type: str
     body: str

@@ -1,23 +1,24 @@
 """The delivery log: a row for each request, written in groups, there before its delivery is settled."""
 
 import asyncio
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
+from operator import attrgetter
 
 import psycopg
 
 from holdfast.config import Settings
+from holdfast.core.events import Listener, StatementFailed
 from holdfast.core.task import is_id
 from holdfast.runtime.link import Link, LinkLost
+from holdfast.store.partitions import ensure_partitions
 from holdfast.store.pool import Conn
 from holdfast.store.sql import load
 from holdfast.webhooks.kinds import PACKAGE
 
 GROUP_MAX = 500
 GATHER_SECONDS = 0.003
-MESSAGE_CHARACTERS_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,15 @@ class Attempt:
         return self.status is not None and 200 <= self.status < 300
 
 
+_COLUMNS = [field.name for field in fields(Attempt)]
+
+
 class LogWriter:
     """Gathers rows of one process and writes them together."""
 
-    def __init__(self, settings: Settings, link: Link) -> None:
+    def __init__(self, settings: Settings, link: Link, listen: Listener) -> None:
+        self._schema = settings.schema_name
+        self._listen = listen
         self._sql = load("webhooks.sql", settings.schema_name, PACKAGE)
         self._link = link
         self._waiting: list[tuple[Attempt, asyncio.Future[None]]] = []
@@ -67,29 +73,34 @@ class LogWriter:
         await asyncio.sleep(GATHER_SECONDS)
         while self._waiting:
             group, self._waiting = self._waiting[:GROUP_MAX], self._waiting[GROUP_MAX:]
-            rows = json.dumps([asdict(attempt) for attempt, _ in group], default=_as_json)
-            failed = await self._failed(rows)
-            for _, written in group:
-                if written.done():
-                    # Its delivery was cancelled: nobody waits any more.
-                    continue
-                if failed is None:
-                    written.set_result(None)
-                else:
-                    written.set_exception(failed)
+            try:
+                await self._keep([attempt for attempt, _ in group])
+            finally:
+                for _, written in group:
+                    if not written.done():
+                        written.set_result(None)
 
-    async def _failed(self, rows: str) -> Exception | None:
-        """Write rows; answers what went wrong, for all who wait for one of them."""
+    async def _keep(self, attempts: Sequence[Attempt]) -> None:
+        """Write rows, twice if need be; what cannot be is told, and its delivery counts as it went."""
+        values = {name: list(map(attrgetter(name), attempts)) for name in _COLUMNS}
+        values["keys"] = [" ".join(attempt.keys) for attempt in attempts]
+        for last in (False, True):
+            try:
+                await self._link.use(lambda conn: conn.execute(self._sql["log"], values))
+            except psycopg.errors.CheckViolation:
+                # Nobody has made today's partition.
+                await self._make_days()
+            except (LinkLost, psycopg.Error) as error:
+                if last:
+                    self._listen(StatementFailed("webhook log", str(error).strip()))
+            else:
+                return
+
+    async def _make_days(self) -> None:
         try:
-            await self._link.use(lambda conn: conn.execute(self._sql["log"], {"rows": rows}))
+            await self._link.use(lambda conn: ensure_partitions(conn, self._schema))
         except (LinkLost, psycopg.Error) as error:
-            return error
-        return None
-
-
-def _as_json(value: object) -> str:
-    assert isinstance(value, datetime), "an attempt has no other values"
-    return value.isoformat()
+            self._listen(StatementFailed("webhook log", str(error).strip()))
 
 
 class DeliveryLog:

@@ -19,6 +19,8 @@ BREAK_SECONDS_MAX = 600.0
 # A delivery that tries whether it is well again has so long to say so.
 PROBE_SECONDS = 30.0
 DISABLE_AFTER_DAYS = 5
+# What comes for one that is disabled is kept as dead letters for so long.
+KEEP_DISABLED_DAYS = 7
 
 
 def delay(attempt: int, retry_after: str | None = None, now: datetime | None = None) -> float:
@@ -39,6 +41,6 @@ def _asked_for(retry_after: str | None, now: datetime) -> float | None:
         return float(text[:9])
     try:
         at = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return (at - now).total_seconds() if at.tzinfo is not None else None

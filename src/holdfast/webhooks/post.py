@@ -12,19 +12,20 @@ from dataclasses import dataclass
 
 import httptools
 
-from holdfast.core.errors import HoldfastError
-from holdfast.webhooks.address import Network, Place, Resolver, checked, looked_up
+from holdfast.webhooks.address import Lookups, Network, Place, Resolver, checked
 
 # Of the answer so much is kept, so much is read, and its headers may take so much.
 KEPT_BYTES = 4_096
 BODY_BYTES_MAX = 16_384
 HEAD_BYTES_MAX = 32_768
+RECEIVED_BYTES_MAX = HEAD_BYTES_MAX + 4 * BODY_BYTES_MAX
 IDLE_SECONDS = 15.0
+AGE_SECONDS = 60.0
 IDLE_MAX = 20
 AGENT = "Holdfast-Webhooks/1"
 
 
-class Undelivered(HoldfastError):
+class Undelivered(Exception):
     """No answer came; `code` says what went wrong, in a word."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -48,13 +49,15 @@ class Post:
     def __init__(
         self,
         allowed: Sequence[Network] = (),
-        resolve: Resolver = looked_up,
+        resolve: Resolver | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._allowed = allowed
-        self._resolve = resolve
+        self._lookups = Lookups()
+        self._resolve = resolve or self._lookups
         self._tls = tls or ssl.create_default_context()
         self._idle: dict[tuple[bool, str, int], list[_Exchange]] = {}
+        self._sweeping: asyncio.TimerHandle | None = None
 
     async def __call__(
         self, place: Place, headers: Mapping[str, str], body: bytes, deadline_seconds: float
@@ -63,18 +66,21 @@ class Post:
         request = _written(place, headers, body)
         try:
             async with asyncio.timeout(deadline_seconds):
-                return await self._exchanged(place, request)
+                return await self._exchanged(place, request, deadline_seconds)
         except TimeoutError:
             raise Undelivered("timeout", f"no whole answer came in {deadline_seconds:g} s") from None
 
     def close(self) -> None:
         """Let the connections go."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        self._lookups.close()
         for kept in self._idle.values():
             for exchange in kept:
                 exchange.abort()
         self._idle.clear()
 
-    async def _exchanged(self, place: Place, request: bytes) -> Answer:
+    async def _exchanged(self, place: Place, request: bytes, deadline_seconds: float) -> Answer:
         exchange = self._kept(place)
         if exchange is not None:
             try:
@@ -82,7 +88,7 @@ class Post:
             except _ClosedUnanswered:
                 # The receiver let it go while it was idle: that is no failure of this delivery.
                 pass
-        exchange = await self._connected(place)
+        exchange = await self._connected(place, deadline_seconds)
         try:
             return await self._ask(place, exchange, request)
         except _ClosedUnanswered as error:
@@ -98,6 +104,8 @@ class Post:
         if exchange.reusable and len(kept) < IDLE_MAX:
             exchange.idle_since = time.monotonic()
             kept.append(exchange)
+            if self._sweeping is None:
+                self._sweeping = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._sweep)
         else:
             exchange.abort()
         return answer
@@ -106,12 +114,25 @@ class Post:
         kept = self._idle.get((place.secure, place.host, place.port), [])
         while kept:
             exchange = kept.pop()
-            if exchange.reusable and time.monotonic() - exchange.idle_since < IDLE_SECONDS:
+            if exchange.fresh():
                 return exchange
             exchange.abort()
         return None
 
-    async def _connected(self, place: Place) -> "_Exchange":
+    def _sweep(self) -> None:
+        """Let go of what nobody has used for a while."""
+        self._sweeping = None
+        for place, kept in list(self._idle.items()):
+            for exchange in kept:
+                if not exchange.fresh():
+                    exchange.abort()
+            self._idle[place] = [exchange for exchange in kept if exchange.reusable]
+            if not self._idle[place]:
+                del self._idle[place]
+        if self._idle:
+            self._sweeping = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._sweep)
+
+    async def _connected(self, place: Place, deadline_seconds: float) -> "_Exchange":
         try:
             addresses = await checked(place, self._allowed, self._resolve)
         except LookupError as error:
@@ -119,13 +140,15 @@ class Post:
         failed: OSError | None = None
         for address in addresses:
             try:
-                _, exchange = await asyncio.get_running_loop().create_connection(
-                    _Exchange,
-                    str(address),
-                    place.port,
-                    ssl=self._tls if place.secure else None,
-                    server_hostname=place.host if place.secure else None,
-                )
+                # One that does not answer leaves time for the next.
+                async with asyncio.timeout(deadline_seconds / len(addresses)):
+                    _, exchange = await asyncio.get_running_loop().create_connection(
+                        _Exchange,
+                        str(address),
+                        place.port,
+                        ssl=self._tls if place.secure else None,
+                        server_hostname=place.host if place.secure else None,
+                    )
             except ssl.SSLCertVerificationError as error:
                 raise Undelivered("tls", f"its certificate is not good: {error.verify_message}") from error
             except ssl.SSLError as error:
@@ -151,10 +174,16 @@ class _Exchange(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._waiting: asyncio.Future[Answer] | None = None
         self._parser = httptools.HttpResponseParser(self)
+        self._received = 0
+        self._since = time.monotonic()
         self._begin()
 
+    def fresh(self) -> bool:
+        """Whether it may be used again: names change their addresses."""
+        now = time.monotonic()
+        return self.reusable and now - self.idle_since < IDLE_SECONDS and now - self._since < AGE_SECONDS
+
     def _begin(self) -> None:
-        self._received = 0
         self._in_head = True
         self._until_close = True
         self._retry_after: str | None = None
@@ -166,6 +195,7 @@ class _Exchange(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             raise _ClosedUnanswered
         self._parser = httptools.HttpResponseParser(self)
+        self._received = 0
         self._begin()
         self._waiting = asyncio.get_running_loop().create_future()
         self._transport.write(request)
@@ -200,6 +230,8 @@ class _Exchange(asyncio.Protocol):
         elif self._body_bytes > BODY_BYTES_MAX:
             # Enough is known; the rest is not read.
             self._answer(reusable=False)
+        elif self._received > RECEIVED_BYTES_MAX:
+            self._fail(Undelivered("protocol", f"its answer is longer than {RECEIVED_BYTES_MAX} bytes"))
 
     def eof_received(self) -> None:
         """The receiver says no more."""

@@ -9,7 +9,7 @@ from typing import TypedDict
 from uuid_utils import uuid7
 
 from holdfast.config import Settings
-from holdfast.core.errors import BadPayload, Misused
+from holdfast.core.errors import BadPayload, Misused, PayloadTooLarge
 from holdfast.core.events import Listener, silent
 from holdfast.core.handler import Bulk, Task
 from holdfast.core.limit import bucket_of_key, bucket_of_lane
@@ -19,8 +19,13 @@ from holdfast.store.enqueue import Enqueuer
 from holdfast.store.pool import Conn
 from holdfast.store.sql import load
 from holdfast.webhooks.kinds import DELIVER, ENDPOINT, PACKAGE, PUBLISH, Delivery, Event
+from holdfast.webhooks.patience import KEEP_DISABLED_DAYS
 
 TYPE_CHARACTERS_MAX = 200
+# What a delivery has beside its event, quotation marks within quotation marks included.
+DELIVERY_BYTES = 1_000
+# So much is written in one statement.
+SLICE_BYTES = 4_000_000
 # An id is part of what is signed, with full stops between the parts: it has none of its own.
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _TYPE = re.compile(r"[A-Za-z0-9_.-]{1,200}")
@@ -59,6 +64,7 @@ def new_event(type_: str, data: object, options: EventOptions) -> Event:
         raise Misused(f"occurred_at is {at}, without a time zone: write datetime.now(UTC)")
     try:
         text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text.encode()
     except (TypeError, ValueError) as error:
         raise BadPayload(f"the data of a {type_} event cannot be written as JSON: {error}") from error
     return Event(
@@ -71,7 +77,11 @@ def new_event(type_: str, data: object, options: EventOptions) -> Event:
 
 
 def publish_task(settings: Settings, event: Event, *, subject: str | None = None) -> NewTask:
-    """The task that fans an event out; the same event twice is one task."""
+    """The task that fans an event out; the same event twice is one task, for a day."""
+    # A delivery is larger than its event, and must fit as well.
+    size, limit = len(event.model_dump_json().encode()) + DELIVERY_BYTES, settings.payload_bytes_max
+    if size > limit:
+        raise PayloadTooLarge(DELIVER, size, limit)
     return NewTask(
         PUBLISH,
         event.model_dump_json(),
@@ -114,15 +124,29 @@ class Publish:
                 for task in bulk
                 for delivery, in_order in _deliveries(task, wanted.get(task.payload.type, ()))
             ]
-            if deliveries:
-                await self._enqueuer.enqueue(bridge_async(conn), deliveries)
+            for some in _slices(deliveries):
+                await self._enqueuer.enqueue(bridge_async(conn), some)
 
     async def _wanted(self, conn: Conn, types: Sequence[str]) -> Mapping[str, Sequence[tuple[str, bool]]]:
         found: dict[str, list[tuple[str, bool]]] = {}
-        rows = await (await conn.execute(self._sql["subscribed"], {"types": types})).fetchall()
+        rows = await (
+            await conn.execute(self._sql["subscribed"], {"types": types, "days": KEEP_DISABLED_DAYS})
+        ).fetchall()
         for type_, endpoint, in_order in rows:
             found.setdefault(type_, []).append((endpoint, in_order))
         return found
+
+
+def _slices(tasks: Sequence[NewTask]) -> Iterator[Sequence[NewTask]]:
+    """In their order, and not too much at once."""
+    begin = size = 0
+    for place, task in enumerate(tasks):
+        size += len(task.payload)
+        if size > SLICE_BYTES and place > begin:
+            yield tasks[begin:place]
+            begin, size = place, len(task.payload)
+    if begin < len(tasks):
+        yield tasks[begin:]
 
 
 def _deliveries(task: Task[Event], wanted: Sequence[tuple[str, bool]]) -> Iterator[tuple[Delivery, bool]]:

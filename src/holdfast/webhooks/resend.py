@@ -24,9 +24,6 @@ from holdfast.webhooks.endpoints import Endpoints
 from holdfast.webhooks.kinds import DELIVER, PACKAGE, Delivery
 from holdfast.webhooks.publish import delivery_task
 
-# Of what was delivered, so many at most are sent again at once.
-DELIVERED_MAX = 10_000
-
 
 @dataclass(frozen=True, slots=True)
 class Resent:
@@ -34,6 +31,8 @@ class Resent:
 
     plan: PlanView | None
     delivered: int
+    # Delivered too, and their bodies were too large to be kept.
+    not_kept: int
 
 
 class Resend:
@@ -56,10 +55,14 @@ class Resend:
         if task.kind != DELIVER:
             raise Misused(f"task {delivery} is a {task.kind}, no delivery")
         if task.state is State.FAILED:
-            await self._dead.retry(conn, [delivery], reason)
+            retried = await self._dead.retry(conn, [delivery], reason)
+            if retried.refused:
+                raise Misused(f"delivery {delivery} was not sent again: {retried.refused[delivery]}")
             return delivery
-        if task.state is not State.COMPLETED or task.payload is None:
+        if task.state is not State.COMPLETED:
             raise Misused(f"delivery {delivery} is {task.state}: what has not ended cannot be sent again")
+        if task.payload is None:
+            raise Misused(f"the body of delivery {delivery} was not kept: publish the event again")
         async with conn.transaction():
             (sent,) = await self._again(conn, [task.payload], reason)
         return sent
@@ -72,20 +75,24 @@ class Resend:
         The plan starts at once, unless it is so large that a second person has to approve it.
         """
         async with conn.transaction():
-            await self._endpoints.show(conn, endpoint)
+            if (await self._endpoints.show(conn, endpoint)).disabled_at is not None:
+                raise Misused(f"endpoint {endpoint} is disabled: enable it first")
             only = DeadFilter(kind=DELIVER, subject=endpoint, since=since)
             plan = await self._plans.freeze(conn, only, reason, How(canary=0))
             if plan.items and not plan.needs_approval:
                 plan, _ = await self._plans.start(conn, plan.id)
-            payloads: Sequence[str] = ()
-            if delivered:
-                values = {"endpoint": endpoint, "since": since, "limit": DELIVERED_MAX + 1}
-                rows = await (await conn.execute(self._sql["delivered_since"], values)).fetchall()
-                if len(rows) > DELIVERED_MAX:
-                    raise Misused(f"more than {DELIVERED_MAX} were delivered since then: begin later")
-                payloads = [payload for (payload,) in rows]
-            sent = await self._again(conn, payloads, reason)
-        return Resent(plan if plan.items else None, len(sent))
+            payloads = await self._delivered_since(conn, endpoint, since) if delivered else []
+            sent = await self._again(conn, [one for one in payloads if one is not None], reason)
+        return Resent(plan if plan.items else None, len(sent), len(payloads) - len(sent))
+
+    async def _delivered_since(self, conn: Conn, endpoint: str, since: datetime) -> list[str | None]:
+        """Payloads, no more than one person may send again; None where one was not kept."""
+        most = self._settings.approval_above
+        values = {"endpoint": endpoint, "since": since, "limit": most + 1}
+        rows = await (await conn.execute(self._sql["delivered_since"], values)).fetchall()
+        if len(rows) > most:
+            raise Misused(f"more than {most} were delivered since then: begin later")
+        return [payload for (payload,) in rows]
 
     async def _again(self, conn: Conn, payloads: Sequence[str], reason: str) -> list[str]:
         """New deliveries of what was delivered before, with an entry in the audit for each."""

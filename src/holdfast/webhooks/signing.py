@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from holdfast.core.errors import HoldfastError, Misused
+from holdfast.core.errors import Misused, NotOurs
 
 PREFIX = "whsec_"
 SECRET_BYTES = 32
@@ -27,10 +27,6 @@ TIMESTAMP = "webhook-timestamp"
 SIGNATURE = "webhook-signature"
 PLAIN_SIGNATURE = "x-signature-sha256"
 _VERSION = "v1"
-
-
-class NotOurs(HoldfastError):
-    """A request that is not what it says: its signature, its time or its headers are wrong."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,18 @@
 insert into holdfast.webhook_endpoints (id, url, description, events, in_order, running_max, created_by)
 values (%(id)s, %(url)s, %(description)s, %(events)s, %(in_order)s, %(running_max)s, %(by)s);
 
+-- name: hold
+select from holdfast.webhook_endpoints where id = %(id)s for update;
+
 -- name: change
-update holdfast.webhook_endpoints
-set url = %(url)s, description = %(description)s, events = %(events)s
-where id = %(id)s;
+-- What is held against it was about another address.
+update holdfast.webhook_endpoints e
+set url = %(url)s, description = %(description)s, events = %(events)s,
+    failing_since = case when e.url = %(url)s then e.failing_since end,
+    failures = case when e.url = %(url)s then e.failures else 0 end,
+    breaks = case when e.url = %(url)s then e.breaks else 0 end,
+    left_alone_until = case when e.url = %(url)s then e.left_alone_until end
+where e.id = %(id)s;
 
 -- name: add_key
 insert into holdfast.webhook_keys (endpoint, id, secret) values (%(endpoint)s, %(id)s, %(secret)s);
@@ -42,15 +50,18 @@ where %(id)s::uuid is null or e.id = %(id)s
 order by e.created_at, e.id;
 
 -- name: subscribed
--- Whoever wants events of these types, by type. One that is disabled gets them when it is enabled again.
+-- Whoever wants events of these types, by type; ours are for those who name them. For one that is disabled they
+-- become dead letters, to be sent again once it is not, until it has been so for a week.
 select t.type, e.id::text, e.in_order
 from unnest(%(types)s::text[]) t (type)
 join holdfast.webhook_endpoints e
     on (e.events = '{}' and not starts_with(t.type, 'webhook.'))
     or exists (
         select from unnest(e.events) w (type)
-        where w.type = t.type or (w.type like '%%.*' and starts_with(t.type, left(w.type, -1)))
+        where w.type = t.type
+            or (w.type like '%%.*' and starts_with(t.type, left(w.type, -1)) and not starts_with(t.type, 'webhook.'))
     )
+where e.disabled_at is null or e.disabled_at > now() - make_interval(days => %(days)s)
 order by e.created_at, e.id;
 
 -- name: for_delivery
@@ -93,7 +104,7 @@ from (
     for update
 ) s
 where e.id = s.id
-returning e.failing_since < now() - make_interval(days => %(days)s);
+returning e.failing_since < now() - make_interval(days => %(days)s) and e.failures >= %(after)s;
 
 -- name: recovered
 update holdfast.webhook_endpoints
@@ -105,10 +116,14 @@ insert into holdfast.webhook_attempts (
     at, endpoint, task_id, attempt, event, type, url, signed_at, keys, body_bytes, took_seconds, status, code, message, answer_head
 )
 select
+    r.at, r.endpoint, r.task_id, r.attempt, r.event, r.type, r.url, r.signed_at, string_to_array(r.keys, ' '), r.body_bytes, r.took_seconds,
+    r.status, r.code, r.message, r.answer_head
+from unnest(
+    %(at)s::timestamptz[], %(endpoint)s::uuid[], %(task_id)s::uuid[], %(attempt)s::integer[], %(event)s::text[], %(type)s::text[],
+    %(url)s::text[], %(signed_at)s::bigint[], %(keys)s::text[], %(body_bytes)s::integer[], %(took_seconds)s::real[],
+    %(status)s::smallint[], %(code)s::text[], %(message)s::text[], %(answer_head)s::text[]
+) r (
     at, endpoint, task_id, attempt, event, type, url, signed_at, keys, body_bytes, took_seconds, status, code, message, answer_head
-from jsonb_to_recordset(%(rows)s) r (
-    at timestamptz, endpoint uuid, task_id uuid, attempt integer, event text, type text, url text, signed_at bigint,
-    keys text[], body_bytes integer, took_seconds real, status smallint, code text, message text, answer_head text
 );
 
 -- name: attempts
@@ -128,7 +143,7 @@ limit %(limit)s;
 -- What was delivered to an endpoint from a moment on, each event once and in their order, while history has it.
 select d.payload
 from (
-    select distinct on (a.event) a.event, a.at, h.payload::text
+    select distinct on (a.event) a.event, a.at, h.payload::text as payload
     from holdfast.webhook_attempts a
     join holdfast.task_history h on h.id = a.task_id
     where a.endpoint = %(endpoint)s and a.at >= %(since)s and a.status between 200 and 299
