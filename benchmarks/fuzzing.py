@@ -73,7 +73,8 @@ def sent(program: Path, port: int, token: str, examples: int, *which: str) -> in
          "--exclude-path", LEFT_OUT, *which],
         check=False, capture_output=True, text=True, env=os.environ | {"COLUMNS": "200"},
     )  # fmt: skip
-    print(done.stdout[-4_000:], done.stderr[-2_000:])
+    # The addresses that it shows may be long.
+    print("\n".join(line[:300] for line in done.stdout.split("\n")), done.stderr[-2_000:], flush=True)
     if done.returncode:
         sys.exit(done.returncode)
     found = re.search(r"([\d,]+) generated", done.stdout)

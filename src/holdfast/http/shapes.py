@@ -28,6 +28,7 @@ DEPTH_MAX = 32
 PAGE_MAX = 200
 
 Text = Annotated[str, Field(max_length=TEXT_MAX)]
+ShortId = Annotated[str, Field(max_length=64)]
 Why = Annotated[str, Field(max_length=2_000, description="Why; it stands in the audit.")]
 
 
@@ -171,7 +172,8 @@ class Filter(Shape):
     group: Annotated[Text | None, Field(description="A group, by its fingerprint.")] = None
     since: datetime | None = None
     until: datetime | None = None
-    task_ids: Annotated[list[Text] | None, Field(max_length=IDS_MAX)] = None
+    # So short that the longest list of them still fits into an address.
+    task_ids: Annotated[list[ShortId] | None, Field(max_length=IDS_MAX)] = None
 
     def asked(self, states: tuple[str, ...] = RETRYABLE) -> DeadFilter:
         """The filter that it stands for."""

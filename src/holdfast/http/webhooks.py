@@ -1,10 +1,9 @@
 """Webhooks: endpoints, the log of their deliveries, and sending again."""
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
-from pydantic import Field, create_model
+from pydantic import AwareDatetime, Field, create_model
 
 from holdfast.http.asking import AskedBy, Asking
 from holdfast.http.shapes import PAGE_MAX, PlanShape, Reasoned, Shape, Text, leads_to, shape
@@ -30,7 +29,7 @@ router = APIRouter(route_class=Asking, tags=["webhooks"])
 
 EndpointId = Annotated[str, Path(max_length=64, description="The endpoint's id.")]
 DeliveryId = Annotated[str, Path(max_length=64, description="The delivery's id: it is a task.")]
-Url = Annotated[str, Field(max_length=URL_CHARACTERS_MAX)]
+Url = Annotated[str, Field(max_length=URL_CHARACTERS_MAX, examples=["https://hooks.example.com/renders"])]
 Events = Annotated[
     list[Text], Field(max_length=EVENTS_MAX, description="Event types; `render.*` is a family, none is all.")
 ]
@@ -80,7 +79,7 @@ class CreatedShape(Shape):
 class SinceShape(Reasoned):
     """From when on, and whether what was delivered is to be sent again too."""
 
-    since: datetime
+    since: AwareDatetime
     delivered: bool = False
 
 
@@ -111,7 +110,7 @@ class NewEventShape(Shape):
     data: dict[str, Any]
     id: Annotated[str | None, Field(max_length=100)] = None
     version: Annotated[int | None, Field(ge=0, le=2**53)] = None
-    occurred_at: datetime | None = None
+    occurred_at: AwareDatetime | None = None
     subject: Text | None = None
 
 
@@ -208,7 +207,9 @@ async def attempts(
     asked: AskedBy,
     endpoint_id: EndpointId,
     *,
-    before: Annotated[datetime | None, Query(description="Only those before: the `at` of the last.")] = None,
+    before: Annotated[
+        AwareDatetime | None, Query(description="Only those before: the `at` of the last.")
+    ] = None,
     failed: Annotated[bool, Query(description="Only those that were not taken.")] = False,
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
 ) -> object:
