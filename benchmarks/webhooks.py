@@ -13,7 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,10 +124,10 @@ async def _backlog(settings: Settings) -> None:
                     await app.webhooks.publish("bench.0", {"n": number}, conn=conn)
 
 
-def until(condition: object, seconds: float) -> None:
-    """Wait for what other processes do."""
+def until(condition: Callable[[], bool], seconds: float) -> None:
+    """Wait for what other processes do, with looks so rare that reading the lines takes nothing from them."""
     began = time.monotonic()
-    while not condition():  # type: ignore[operator]
+    while not condition():
         if time.monotonic() - began > seconds:
             raise AssertionError(f"waited {seconds} s")
         time.sleep(0.2)

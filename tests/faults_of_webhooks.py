@@ -26,7 +26,9 @@ WEBHOOKS = {
     "reads-timed-one-by-one": Fault(
         POST, "async with asyncio.timeout(deadline_seconds):", "async with asyncio.timeout(60):"
     ),
-    "answers-without-end": Fault(POST, "elif self._body_bytes > BODY_BYTES_MAX:", "elif False:"),
+    "answers-without-end": Fault(
+        "webhooks/exchange.py", "elif self._body_bytes > BODY_BYTES_MAX:", "elif False:"
+    ),
     "certificates-unchecked": Fault(
         POST,
         "self._tls = tls or ssl.create_default_context()",

@@ -16,10 +16,11 @@ from holdfast.runtime.link import Link, LinkLost
 from holdfast.store.pool import Conn
 from holdfast.webhooks.address import AddressRefused, Network, networks_of
 from holdfast.webhooks.endpoints import Endpoints, Target
+from holdfast.webhooks.exchange import Undelivered
 from holdfast.webhooks.kinds import Delivery
 from holdfast.webhooks.log import Attempt, LogWriter
 from holdfast.webhooks.patience import delay
-from holdfast.webhooks.post import Post, Undelivered
+from holdfast.webhooks.post import Post
 from holdfast.webhooks.publish import disabled_event
 from holdfast.webhooks.signing import signed
 

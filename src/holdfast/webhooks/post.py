@@ -8,39 +8,12 @@ import asyncio
 import ssl
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
-import httptools
 
 from holdfast.webhooks.address import Lookups, Network, Place, Resolver, checked
+from holdfast.webhooks.exchange import IDLE_SECONDS, Answer, ClosedUnanswered, Exchange, Undelivered
 
-# Of the answer so much is kept, so much is read, and its headers may take so much.
-KEPT_BYTES = 4_096
-BODY_BYTES_MAX = 16_384
-HEAD_BYTES_MAX = 32_768
-RECEIVED_BYTES_MAX = HEAD_BYTES_MAX + 4 * BODY_BYTES_MAX
-IDLE_SECONDS = 15.0
-AGE_SECONDS = 60.0
 IDLE_MAX = 20
 AGENT = "Holdfast-Webhooks/1"
-
-
-class Undelivered(Exception):
-    """No answer came; `code` says what went wrong, in a word."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a receiver said."""
-
-    status: int
-    retry_after: str | None
-    # The beginning of its body, as text.
-    head: str
 
 
 class Post:
@@ -56,7 +29,7 @@ class Post:
         self._lookups = Lookups()
         self._resolve = resolve or self._lookups
         self._tls = tls or ssl.create_default_context()
-        self._idle: dict[tuple[bool, str, int], list[_Exchange]] = {}
+        self._idle: dict[tuple[bool, str, int], list[Exchange]] = {}
         self._sweeping: asyncio.TimerHandle | None = None
 
     async def __call__(
@@ -85,16 +58,16 @@ class Post:
         if exchange is not None:
             try:
                 return await self._ask(place, exchange, request)
-            except _ClosedUnanswered:
+            except ClosedUnanswered:
                 # The receiver let it go while it was idle: that is no failure of this delivery.
                 pass
         exchange = await self._connected(place, deadline_seconds)
         try:
             return await self._ask(place, exchange, request)
-        except _ClosedUnanswered as error:
+        except ClosedUnanswered as error:
             raise Undelivered("reset", "the receiver closed the connection without an answer") from error
 
-    async def _ask(self, place: Place, exchange: "_Exchange", request: bytes) -> Answer:
+    async def _ask(self, place: Place, exchange: "Exchange", request: bytes) -> Answer:
         try:
             answer = await exchange.ask(request)
         except BaseException:
@@ -110,7 +83,7 @@ class Post:
             exchange.abort()
         return answer
 
-    def _kept(self, place: Place) -> "_Exchange | None":
+    def _kept(self, place: Place) -> "Exchange | None":
         kept = self._idle.get((place.secure, place.host, place.port), [])
         while kept:
             exchange = kept.pop()
@@ -132,7 +105,7 @@ class Post:
         if self._idle:
             self._sweeping = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._sweep)
 
-    async def _connected(self, place: Place, deadline_seconds: float) -> "_Exchange":
+    async def _connected(self, place: Place, deadline_seconds: float) -> "Exchange":
         try:
             addresses = await checked(place, self._allowed, self._resolve)
         except LookupError as error:
@@ -143,7 +116,7 @@ class Post:
                 # One that does not answer leaves time for the next.
                 async with asyncio.timeout(deadline_seconds / len(addresses)):
                     _, exchange = await asyncio.get_running_loop().create_connection(
-                        _Exchange,
+                        Exchange,
                         str(address),
                         place.port,
                         ssl=self._tls if place.secure else None,
@@ -159,132 +132,6 @@ class Post:
                 return exchange
         assert failed is not None, "a place has an address"
         raise Undelivered("connect", f"{place.authority} cannot be connected to: {failed}") from failed
-
-
-class _ClosedUnanswered(Exception):
-    """The connection ended before a byte of the answer."""
-
-
-class _Exchange(asyncio.Protocol):
-    """One connection: a request goes out, an answer comes in, and then perhaps another one."""
-
-    def __init__(self) -> None:
-        self.idle_since = 0.0
-        self.reusable = True
-        self._transport: asyncio.Transport | None = None
-        self._waiting: asyncio.Future[Answer] | None = None
-        self._parser = httptools.HttpResponseParser(self)
-        self._received = 0
-        self._since = time.monotonic()
-        self._begin()
-
-    def fresh(self) -> bool:
-        """Whether it may be used again: names change their addresses."""
-        now = time.monotonic()
-        return self.reusable and now - self.idle_since < IDLE_SECONDS and now - self._since < AGE_SECONDS
-
-    def _begin(self) -> None:
-        self._in_head = True
-        self._until_close = True
-        self._retry_after: str | None = None
-        self._body = b""
-        self._body_bytes = 0
-
-    async def ask(self, request: bytes) -> Answer:
-        """Send a request and wait for the answer."""
-        if self._transport is None or self._transport.is_closing():
-            raise _ClosedUnanswered
-        self._parser = httptools.HttpResponseParser(self)
-        self._received = 0
-        self._begin()
-        self._waiting = asyncio.get_running_loop().create_future()
-        self._transport.write(request)
-        return await self._waiting
-
-    def abort(self) -> None:
-        """Let it go at once."""
-        self.reusable = False
-        if self._transport is not None:
-            self._transport.abort()
-
-    # What asyncio calls.
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is there."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        """Some of the answer; more than was asked for is not listened to."""
-        if self._waiting is None or self._waiting.done():
-            self.abort()
-            return
-        self._received += len(data)
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
-            self._fail(Undelivered("protocol", f"what it answered is not HTTP/1: {error}"))
-            return
-        if self._in_head and self._received > HEAD_BYTES_MAX:
-            self._fail(Undelivered("protocol", f"its headers are longer than {HEAD_BYTES_MAX} bytes"))
-        elif self._body_bytes > BODY_BYTES_MAX:
-            # Enough is known; the rest is not read.
-            self._answer(reusable=False)
-        elif self._received > RECEIVED_BYTES_MAX:
-            self._fail(Undelivered("protocol", f"its answer is longer than {RECEIVED_BYTES_MAX} bytes"))
-
-    def eof_received(self) -> None:
-        """The receiver says no more."""
-
-    def connection_lost(self, error: Exception | None) -> None:
-        """It is gone."""
-        self.reusable = False
-        if self._waiting is None or self._waiting.done():
-            return
-        if not self._in_head and self._until_close and error is None:
-            self._answer(reusable=False)
-        elif self._received == 0:
-            self._waiting.set_exception(_ClosedUnanswered())
-        else:
-            self._fail(Undelivered("reset", "the connection was reset in the middle of the answer"))
-
-    # What the parser calls.
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """One header of the answer."""
-        lower = name.lower()
-        if lower == b"retry-after":
-            self._retry_after = value.decode("latin-1")[:100]
-        elif lower in (b"content-length", b"transfer-encoding"):
-            self._until_close = False
-
-    def on_headers_complete(self) -> None:
-        """Its body follows."""
-        self._in_head = False
-
-    def on_body(self, data: bytes) -> None:
-        """Some of the body."""
-        self._body_bytes += len(data)
-        if len(self._body) < KEPT_BYTES:
-            self._body += data[: KEPT_BYTES - len(self._body)]
-
-    def on_message_complete(self) -> None:
-        """The whole answer is there, unless it was only to say that one will come."""
-        if self._parser.get_status_code() < 200:
-            self._begin()
-            return
-        self._answer(reusable=self._parser.should_keep_alive())
-
-    def _answer(self, *, reusable: bool) -> None:
-        self.reusable = self.reusable and reusable
-        if self._waiting is not None and not self._waiting.done():
-            head = self._body.decode("utf-8", "replace").replace("\0", "\ufffd")
-            self._waiting.set_result(Answer(self._parser.get_status_code(), self._retry_after, head))
-
-    def _fail(self, error: Undelivered) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_exception(error)
-        self.abort()
 
 
 def _written(place: Place, headers: Mapping[str, str], body: bytes) -> bytes:
