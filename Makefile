@@ -6,7 +6,7 @@ PYTHON ?= python3
 JOBS ?= 2
 # Benchmarks and fault tests run on a PostgreSQL cluster of their own, made and removed by tests/cluster.py.
 
-.PHONY: help setup lock check fix dev lint types imports site test requirements mutants check-databases decay bare chaos deploys limits redrive lists fuzz metrics outside webhooks worker-rates endure bench bench-setup bench-quick clean
+.PHONY: help setup lock check fix dev lint types imports site test requirements mutants check-databases decay bare chaos deploys limits redrive lists fuzz metrics outside webhooks console console-quick client screenshots worker-rates endure bench bench-setup bench-quick clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | column -t -s '	'
@@ -20,12 +20,30 @@ setup: ## install what development needs, at locked versions with hashes
 lock: ## resolve the dependencies anew
 	uv pip compile --quiet pyproject.toml --group dev --generate-hashes --universal --python-version 3.11 --no-header -o requirements.lock
 
-check: lint imports types site test ## all that must hold before a commit
+check: console lint imports types site test ## all that must hold before a commit
+
+console: console/node_modules console/tools/node_modules ## check the console's sources and build it into the package
+	cd console && npm run --silent lint && npm run --silent test && npm run --silent build
+
+console/node_modules: console/package-lock.json
+	cd console && npm ci --silent --no-audit --no-fund
+	touch console/node_modules
+
+# What checks and writes sources; the build needs none of it.
+console/tools/node_modules: console/tools/package.json
+	cd console/tools && npm install --silent --no-save --no-audit --no-fund
+	touch console/tools/node_modules
+
+client: console/tools/node_modules ## write the console's client anew from the OpenAPI document
+	console/tools/node_modules/.bin/openapi-typescript docs/reference/openapi.json -o console/src/api/document.d.ts
+
+screenshots: console ## every page of the console: light, dark, empty, loaded, without a database, narrow
+	$(BIN)/python -m tests.console.screenshots build/console
 
 lint: ## format, lint, spelling
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet --output-format concise .
-	$(BIN)/codespell src tests benchmarks docs *.md
+	$(BIN)/codespell --skip src/holdfast/http/pages src tests benchmarks docs *.md
 
 imports: ## rooms import downward only
 	$(BIN)/lint-imports --no-logo
@@ -104,6 +122,9 @@ redrive: ## a million dead letters redriven beside live work, then while drivers
 
 webhooks: ## deliveries at speed, beside dead receivers, and while processes are killed, as JSON
 	$(BIN)/python -m benchmarks.webhooks --write docs/benchmarks/webhooks.json
+
+console-quick: console ## how quick the console is beside a million dead letters, as JSON
+	$(BIN)/python -m benchmarks.console --write docs/benchmarks/console.json
 
 worker-rates: ## how fast a whole worker drains and starts, and what it costs when idle, as JSON
 	$(BIN)/python -m benchmarks.worker --write docs/benchmarks/worker.json

@@ -133,7 +133,14 @@ class Ours:
         self.slowest_sweep_seconds = 0.0
         conn.execute(
             self._sql["register_worker"],
-            {"worker": self._worker, "name": "bench", "lease": 3600, "queues": [queue], "kinds": []},
+            {
+                "worker": self._worker,
+                "name": "bench",
+                "lease": 3600,
+                "queues": [queue],
+                "kinds": [],
+                "release": None,
+            },
         )
 
     @staticmethod

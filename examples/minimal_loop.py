@@ -17,6 +17,8 @@ from holdfast.store.operate import Operator
 from holdfast.store.pool import connect
 from holdfast.store.tasks import TaskStore
 
+QUEUE = "minimal loop"
+
 
 def send(claim: Claim) -> Outcome:
     """A handler: it fails once, then succeeds. What it returns is a value, not an exception."""
@@ -26,7 +28,7 @@ def send(claim: Claim) -> Outcome:
 
 
 async def main() -> None:
-    """Enqueue one task with an order, and work until nothing is left."""
+    """Enqueue one task with an order, and work until its queue is empty: what others enqueued is theirs."""
     settings = Settings()
     store, operator = TaskStore(settings), Operator(settings)
     async with await connect(settings.database_url) as conn:
@@ -35,11 +37,11 @@ async def main() -> None:
 
         async with conn.transaction():  # the order and its task commit together, or not at all
             await conn.execute("insert into orders values (7, 3)")
-            task = await store.enqueue(conn, NewTask("mail.send", '{"to": 3}', key="order:7"))
+            task = await store.enqueue(conn, NewTask("mail.send", '{"to": 3}', queue=QUEUE, key="order:7"))
 
         worker = str(uuid4())
         await store.register(conn, worker, "minimal loop", lease_seconds=30)
-        claimer = Claimer(store, ["default"], worker, kinds=["mail.send"])
+        claimer = Claimer(store, [QUEUE], worker, kinds=["mail.send"])
         while claims := await claimer.claim(conn, limit=10):
             verdicts = [(claim, decide(claim, send(claim), Policy())) for claim in claims]
             settled = await store.settle(conn, verdicts)

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -135,6 +136,10 @@ def trees(world: World, url: str, tmp_path: Path) -> Iterator[Callable[..., Tree
     yield make
     for tree in made:
         tree.close()
+        # Shown beside a failure.
+        for line in tree.lines():
+            if not str(line["event"]).startswith("task."):
+                sys.stdout.write(f"{tree.name}: {line}\n")
 
 
 @pytest.fixture

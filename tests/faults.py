@@ -2,6 +2,7 @@
 # ruff: noqa: E501 (what is replaced must stand in one piece)
 
 from tests.fault import Fault
+from tests.faults_of_console import CONSOLE
 from tests.faults_of_flow import FLOW
 from tests.faults_of_http import HTTP
 from tests.faults_of_operations import OPERATIONS
@@ -17,9 +18,13 @@ SETTLE = "store/settle.py"
 SUPERVISOR = "runtime/supervisor.py"
 EXECUTOR = "runtime/executor.py"
 RUNS = "runtime/runs.py"
+DEAF_NO_MORE = (
+    "    import signal; signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM, signal.SIGINT])\n"
+)
 
 FAULTS = (
     FLOW
+    | CONSOLE
     | HTTP
     | OPERATIONS
     | WEBHOOKS
@@ -203,8 +208,8 @@ FAULTS = (
         "maintenance-never-looks": Fault("runtime/maintenance.py", '            ("look", self._look),\n', ""),
         "executors-obey-the-group": Fault(
             "cli/executor.py",
-            "signal.signal(number, lambda *_: None)",
-            "signal.signal(number, signal.SIG_DFL)",
+            "    hear_no_group_signals()\n",
+            DEAF_NO_MORE,
         ),
         "neighbours-pay": Fault("runtime/child.py", "        if not self.died:\n", "        if False:\n"),
         "cancel-not-heard": Fault(EXECUTOR, "self._errands.send(self._cancels.ask(now))", "pass"),
@@ -261,8 +266,14 @@ FAULTS = (
         ),
         "group-signal-kills-what-runs-apart": Fault(
             "runtime/solo.py",
-            "        signal.signal(unheard, lambda *_: None)\n",
-            "        signal.signal(unheard, signal.SIG_DFL)\n",
+            "    hear_no_group_signals()\n",
+            DEAF_NO_MORE,
+        ),
+        "group-signal-finds-a-loading-server": Fault(
+            "runtime/solo.py", "        with theirs, group_signals_blocked():\n", "        with theirs:\n"
+        ),
+        "killed-start-ends-the-worker": Fault(
+            SUPERVISOR, " and child.leaving is None and status >= 0:", " and child.leaving is None:"
         ),
         "orphan-complains": Fault(
             "runtime/solo.py",

@@ -51,7 +51,7 @@ OPERATIONS = {
     "kinds-named-after-the-schema": Fault("store/pending.sql", "t.queue = 'holdfast' and (t.mark", "t.kind = 'holdfast.plan' and (t.mark"),
     "guard-not-asked": Fault(DRIVER, "step.next_place, count, asked.vetoes)", "step.next_place, count, {})"),
     "in-two-plans": Fault(PLANS, "where o.state in ('running', 'paused')", "where false"),
-    "failures-not-counted": Fault(SQL, "    select k.now, count(*), g.fingerprint\n", "    select k.now, 1, g.fingerprint\n"),
+    "failures-not-counted": Fault(SQL, "    select k.now, count(*), g.fingerprint, (", "    select k.now, 1, g.fingerprint, ("),
     "regression-unseen": Fault(FAILURES, "when g.resolved_at is not null and m.last_at > g.resolved_at then 'regressed'", "when false then 'regressed'"),
     "traits-of-everybody": Fault("ops/groups.py", "if trait.of_successes <= ELSEWHERE_MAX", "if True"),
     "migration-drops-rows": Fault(TABLES, "alter table holdfast.tasks\n", "delete from holdfast.tasks; alter table holdfast.tasks\n"),

@@ -9,8 +9,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
+from tests.cluster import free_port
+from tests.served import ready
 from tests.world import World
 
 ROOT = Path(__file__).parent.parent
@@ -62,6 +65,36 @@ async def test_the_wheel_is_enough_for_a_first_task(
     assert time.monotonic() - began < SECONDS_MAX
 
 
+async def test_the_wheel_serves_the_console_on_a_machine_without_node(
+    world: World, url: str, environment: Path, tmp_path: Path
+) -> None:
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    assert uv is not None, "make setup installs it"
+    (wheel,) = environment.parent.glob("*.whl")
+    served = tmp_path / "venv"
+    for command in (
+        [uv, "venv", "--quiet", "--python", sys.executable, str(served)],
+        [uv, "pip", "install", "--quiet", "--python", str(served / "bin/python"), f"{wheel}[api]"],
+    ):
+        await asyncio.to_thread(subprocess.run, command, check=True)
+    # Nothing but the environment itself is on its path.
+    variables = {"HOLDFAST_DATABASE_URL": url, "PATH": str(served / "bin")}
+    port = str(free_port())
+    api = subprocess.Popen(  # noqa: ASYNC220 (it is not waited for)
+        [str(served / "bin/holdfast"), "api", "--no-auth", "--port", port], cwd=tmp_path, env=variables
+    )
+    try:
+        await ready(f"http://127.0.0.1:{port}")
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            page = await client.get("/ops")
+            assert 'id="console"' in page.text
+            script = page.text.partition('src="')[2].partition('"')[0]
+            assert len((await client.get(script)).content) > 100_000
+    finally:
+        api.terminate()
+        await asyncio.to_thread(api.wait)
+
+
 def test_a_base_install_stays_small(environment: Path) -> None:
     (packages,) = environment.glob("lib/*/site-packages")
     # What running it leaves behind was not installed, and depends on which tests ran before this one.
@@ -88,7 +121,9 @@ async def test_five_commands_lead_from_a_clone_to_the_first_task(
     began = time.monotonic()
     script = "\n".join(["set -e", *commands, "kill %1", "wait"]).replace("postgresql://localhost/mydb", url)
     # A copy rather than `git clone`, which refuses a checkout that belongs to somebody else.
-    made = shutil.ignore_patterns(".git", ".venv", ".servers", "build", "dist", "__pycache__", ".*_cache")
+    made = shutil.ignore_patterns(
+        ".git", ".venv", ".servers", "build", "dist", "node_modules", "__pycache__", ".*_cache"
+    )
     await asyncio.to_thread(shutil.copytree, ROOT, tmp_path / "clone", ignore=made)
     variables = {
         name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST", "VIRTUAL"))

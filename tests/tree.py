@@ -17,7 +17,7 @@ from tests.apps import OLD, RECORD
 ROOT = Path(__file__).parent.parent
 
 
-async def until(condition: Callable[[], object], seconds: float = 20.0, what: str = "") -> float:
+async def until(condition: Callable[[], object], seconds: float = 60.0, what: str = "") -> float:
     """Wait for something that other processes do; answers how long it took."""
     began = time.monotonic()
     while not condition():
@@ -125,10 +125,16 @@ class Tree:
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
 
-    async def left(self, seconds: float = 20.0) -> int:
+    async def left(self, seconds: float = 60.0) -> int:
         """Wait for its end; answers its exit status."""
         await until(lambda: self.process.poll() is not None, seconds, f"the end of {self.name}")
         return self.process.returncode
+
+    def kill_executors(self) -> None:
+        """Kill what runs tasks now with -9; one that has died already is not there to be killed."""
+        for pid in self.executors():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def close(self) -> None:
         """Leave nothing behind, however the test went."""

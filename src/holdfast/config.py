@@ -47,6 +47,16 @@ class Settings(BaseSettings):
         default="",
         description="Networks that deliveries may reach beside the public internet: `10.1.0.0/16, ::1/128`.",
     )
+    release: str = Field(
+        default="",
+        max_length=100,
+        description="What your code is, such as its version: shown beside workers and what fails on them.",
+    )
+    environment: str = Field(
+        default="",
+        max_length=40,
+        description="What the console calls this installation: production, staging.",
+    )
     hints: bool = Field(
         default=True,
         description="Whether enqueuing tells listening workers; off for callers that PREPARE TRANSACTION.",

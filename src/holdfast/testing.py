@@ -42,7 +42,8 @@ TABLES = (
     "slots", "rates", "queues", "schedules", "sweeps", "workers", "maintenance", "task_keys",
     "settled_deltas", "settled_minutes", "settled_totals", "samples",
     "task_history", "task_attempts", "task_edits", "failure_groups",
-    "failure_deltas", "failure_hours", "plans", "plan_items", "plan_skips", "plan_outcomes",
+    "failure_deltas", "failure_hours", "failure_releases", "releases", "queue_minutes",
+    "plans", "plan_items", "plan_skips", "plan_outcomes",
     "webhook_endpoints", "webhook_keys", "webhook_attempts",
 )  # fmt: skip
 _LEASE_SECONDS = 3_600.0

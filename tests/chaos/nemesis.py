@@ -157,8 +157,8 @@ def _work(admin: "psycopg.Connection[tuple[object, ...]]") -> bool:
 
 def _settled(admin: "psycopg.Connection[tuple[object, ...]]") -> object:
     return admin.execute(
-        "select (select count(*) from holdfast.settled_deltas),"
-        " (select sum(tasks) from holdfast.settled_minutes)"
+        "select (select count(*) from holdfast.settled_deltas where ended_as <> 'late'),"
+        " (select sum(tasks) from holdfast.settled_minutes where ended_as <> 'late')"
     ).fetchone()
 
 

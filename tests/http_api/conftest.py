@@ -1,12 +1,9 @@
 """The API over the test's own database, asked by people of every role."""
 
-import os
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,13 +14,11 @@ from holdfast import Holdfast, Task
 from holdfast.config import Settings
 from holdfast.http.application import create
 from holdfast.ops.tokens import Role, Tokens
-from tests.cluster import free_port
 from tests.ops.conftest import Shift, shift_of
-from tests.tree import until_true
+from tests.served import api_process
 from tests.world import World
 
 APP = "tests.apps:app"
-ROOT = Path(__file__).parent.parent.parent
 
 
 @dataclass(slots=True)
@@ -89,27 +84,12 @@ async def serving(
 ) -> AsyncIterator[tuple[httpx.AsyncClient, "subprocess.Popen[bytes]"]]:
     """An API that runs as a process of its own, and a client of it."""
     token = await Tokens(Settings(database_url=url), by="test").create(world.conn, "ada", Role.ADMIN, None)
-    port = free_port()
-    process = subprocess.Popen(  # noqa: ASYNC220 (it is to outlive this call)
-        [sys.executable, "-m", "holdfast", "api", APP, "--port", str(port)],
-        env=os.environ | {"HOLDFAST_DATABASE_URL": url, "HOLDFAST_TEST_RECORD": "/dev/null"},
-        cwd=ROOT,
-    )
     headers = {"Authorization": f"Bearer {token.token}"}
-    try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers) as client:
-
-            async def ready() -> bool:
-                try:
-                    return (await client.get("/readyz")).status_code == 200
-                except httpx.ConnectError:
-                    return False
-
-            await until_true(ready, 20, "the API")
-            yield client, process
-    finally:
-        process.terminate()
-        assert process.wait(10) in {0, -15}
+    async with (
+        api_process(url, APP, environment={"HOLDFAST_TEST_RECORD": "/dev/null"}) as (address, process),
+        httpx.AsyncClient(base_url=address, headers=headers) as client,
+    ):
+        yield client, process
 
 
 @pytest.fixture

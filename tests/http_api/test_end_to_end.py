@@ -33,7 +33,7 @@ async def test_t14_the_life_of_tasks_from_the_outside(  # noqa: PLR0915 (one sto
         async def there() -> bool:
             return bool((await show(task))["state"] == state)
 
-        await until_true(there, 30, f"{task} to be {state}")
+        await until_true(there, 60, f"{task} to be {state}")
         return await show(task)
 
     # A health check completes.

@@ -35,7 +35,9 @@ async def test_whoever_watches_is_told_how_things_stand_and_when_that_changes(
 @pytest.mark.catches("watchers-hold-it-up")
 async def test_whoever_watches_does_not_hold_up_the_end_of_the_api(world: World, url: str) -> None:
     async with serving(world, url) as (client, process), client.stream("GET", "/api/live") as stream:
-        assert await anext(stream.aiter_lines()) == "event: board"
+        # Held by name: a client that lets go of the lines lets go of the connection.
+        lines = stream.aiter_lines()
+        assert await anext(lines) == "event: board"
         process.terminate()
         assert await asyncio.to_thread(process.wait, 10) in {0, -15}
 

@@ -144,7 +144,7 @@ async def test_t12_the_audit_is_exported_with_its_type_and_pruned_with_a_dry_run
     assert json.loads(lines.text.splitlines()[0])["action"] == "TASK_RETRY"
     prune: dict[str, Any] = {"olderThanDays": 0, "auditAction": "TASK_RETRY", "reason": "test"}
     dry = await api.post("/api/tasks/audit-logs/prune", dryRun=True, **prune)
-    assert dry == {"dryRun": True, "pruned": 0, "prunable": 0}, "not sealed yet"
+    assert dry == {"dryRun": True, "pruned": 0, "prunable": 1}, "not sealed yet, and sealed before it goes"
     done = await api.post("/api/tasks/audit-logs/prune", **prune)
     assert done == {"dryRun": False, "pruned": 1, "prunable": 0}
     left = await api.get("/api/tasks/audit-logs", auditAction="TASK_AUDIT_PRUNE_SUMMARY")

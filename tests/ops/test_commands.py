@@ -1,11 +1,12 @@
 """The operator's command line: what each command shows, its JSON, its exit code, and what it refuses."""
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
 
-from holdfast.core.errors import PlanRefused
+from holdfast.core.errors import Misused, PlanRefused
 from tests.commands import document, run
 from tests.ops.conftest import Shift
 
@@ -44,6 +45,22 @@ async def test_a_dead_letter_is_edited_and_forgotten(shift: Shift, tmp_path: Pat
     assert "cannot be taken back: add --yes" in unsure
     assert await document("dead", "forget", other, "--reason", "noise", "--yes") == {"forgotten": [other]}
     assert await run("dead", "list") == "no dead letter is like that\n"
+
+
+async def test_what_names_nothing_is_said_and_nothing_is_made(shift: Shift) -> None:
+    assert "nosuch is not an id" in await run("audit", "list", "--batch", "nosuch", code=2)
+    assert "nosuch is not an id" in await run("audit", "export", "--task", "nosuch", code=2)
+    with pytest.raises(Misused, match="no dead letter is like that"):
+        await run("redrive", "plan", "--group", "nosuch", "--reason", "x", "--start")
+    assert await document("redrive", "list") == []
+    assert await shift.world.rows("audit_log") == 0
+    with pytest.raises(Misused, match="a task needs a kind"):
+        await run("task", "enqueue", "")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(Misused, match="cannot be listened to"),
+    ):
+        await run("api", "--port", str(taken.getsockname()[1]))
 
 
 async def test_a_plan_from_its_preview_to_its_end(shift: Shift) -> None:

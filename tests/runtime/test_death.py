@@ -54,6 +54,17 @@ async def test_what_a_dead_executor_held_is_claimable_within_a_second(
         assert (await world.show(task)).counters.crashes == 0
 
 
+@pytest.mark.catches("killed-start-ends-the-worker")
+async def test_an_executor_that_is_killed_while_it_starts_is_replaced(
+    world: World, trees: Callable[..., Tree]
+) -> None:
+    await world.enqueue("effect")
+    tree = await trees().start().ready()
+    tree.kill_executors()
+    await started(tree)
+    assert [line["status"] for line in tree.lines("executor.ended")] == [-9]
+
+
 @pytest.mark.alone
 @pytest.mark.requirement("O1", "T3")
 @pytest.mark.catches("maintenance-never-looks")

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -9,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.core.outcome import Complete
+from holdfast.runtime.solo import SoloRun, SoloServer
 from tests.tree import until
+from tests.world import World
 
 ROOT = Path(__file__).parent.parent.parent
 COMMAND = [sys.executable, "-m", "holdfast.cli.solo", "tests.apps:app"]
@@ -21,14 +25,7 @@ async def test_a_server_whose_executor_died_leaves_without_a_word() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         server = subprocess.Popen(  # noqa: ASYNC220 (it is not waited for)
-            [
-                sys.executable,
-                "-m",
-                "holdfast.cli.solo",
-                "tests.apps:app",
-                str(theirs.fileno()),
-                str(os.getpid()),
-            ],
+            [*COMMAND, str(theirs.fileno()), str(os.getpid())],
             pass_fds=[theirs.fileno()],
             cwd=ROOT,
             stderr=subprocess.PIPE,
@@ -41,6 +38,28 @@ async def test_a_server_whose_executor_died_leaves_without_a_word() -> None:
     ours.close()
     _, said = await asyncio.to_thread(server.communicate, timeout=20)
     assert (server.returncode, said) == (0, b"")
+
+
+@pytest.mark.catches("group-signal-finds-a-loading-server")
+async def test_a_signal_to_the_group_does_not_end_a_server_that_still_loads(world: World) -> None:
+    await world.enqueue("noop")
+    (claim,) = await world.claim()
+    server = SoloServer(COMMAND)
+    before = _children()
+    running = asyncio.ensure_future(server.run(claim, SoloRun()))
+    await until(lambda: _children() - before, what="the server")
+    for pid in _children() - before:
+        os.kill(pid, signal.SIGTERM)
+    try:
+        assert await running == Complete()
+    finally:
+        server.close()
+
+
+def _children() -> set[int]:
+    return {
+        int(pid) for found in Path("/proc/self/task").glob("*/children") for pid in found.read_text().split()
+    }
 
 
 def _unread(ours: socket.socket) -> bool:

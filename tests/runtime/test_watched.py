@@ -1,7 +1,5 @@
 """A worker that is watched: counts that outlive the processes that made them, and pages for those who ask."""
 
-import os
-import signal
 import socket
 from collections.abc import Callable
 
@@ -102,16 +100,15 @@ async def test_o7_a_watched_worker_counts_to_the_last_task_though_its_processes_
         async def done() -> bool:
             return await world.rows("task_history") == 300
 
-        await until_true(done, 20, "300 tasks")
+        await until_true(done, 60, "300 tasks")
 
         async def ready() -> bool:
             return bool((await client.get("/readyz")).json()["executors"] == 2)
 
-        await until_true(ready, 20, "two processes at work")
+        await until_true(ready, 60, "two processes at work")
         assert (await client.get("/readyz")).status_code == 200
-        for pid in tree.executors():
-            os.kill(pid, signal.SIGKILL)
-        await until_true(ready, 20, "two new processes")
+        tree.kill_executors()
+        await until_true(ready, 60, "two new processes")
         assert (await client.get("/healthz")).json()["status"] == "ok"
         page = await client.get("/metrics")
         assert page.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"

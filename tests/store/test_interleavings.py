@@ -14,6 +14,8 @@ from holdfast.core.state import Move, State, after
 from holdfast.core.task import Claim
 from tests.world import World
 
+# It walks more than a thousand orders, however long that takes.
+pytestmark = pytest.mark.timeout(600)
 A, B = "0aaaaaaa-0000-7000-8000-000000000000", "0bbbbbbb-0000-7000-8000-000000000000"
 Step = tuple[str, str]
 

@@ -163,13 +163,32 @@ async def test_replace_moves_time_and_payload_of_a_queued_task(world: World) -> 
     assert sorted(claim.payload for claim in await world.claim()) == ['{"v": 2}', '{"v": 3}']
 
 
-@pytest.mark.catches("replaced-task-taken-for-started")
 @pytest.mark.parametrize("second", [Unique.REPLACE, Unique.QUEUED])
 async def test_two_who_replace_at_once_leave_one_task(world: World, direct_url: str, second: Unique) -> None:
     first = await world.store.enqueue(world.conn, NewTask("index", "{}", key="k", unique=Unique.REPLACE))
     one, two = await world.open_direct(direct_url), await world.open_direct(direct_url)
     await one.execute("begin")
     await world.store.enqueue(one, NewTask("index", '{"v": 1}', key="k", unique=Unique.REPLACE))
+    pending = asyncio.create_task(
+        world.store.enqueue(two, NewTask("index", '{"v": 2}', key="k", unique=second))
+    )
+    await blocked(world, two)
+    await one.execute("commit")
+    assert await pending == Enqueued(first.id, created=False)
+    assert await world.rows("tasks") == 1
+
+
+@pytest.mark.catches("replaced-task-taken-for-started")
+@pytest.mark.parametrize("second", [Unique.REPLACE, Unique.QUEUED])
+async def test_a_task_that_moves_while_its_key_is_asked_for_is_not_taken_for_started(
+    world: World, direct_url: str, second: Unique
+) -> None:
+    first = await world.store.enqueue(world.conn, NewTask("index", "{}", key="k", unique=Unique.QUEUED))
+    one, two = await world.open_direct(direct_url), await world.open_direct(direct_url)
+    # An operator's moves touch no key: only the row of the queue is another one afterwards.
+    await one.execute("begin")
+    await world.operator.pause(one, first.id, "look")
+    await world.operator.resume(one, first.id)
     pending = asyncio.create_task(
         world.store.enqueue(two, NewTask("index", '{"v": 2}', key="k", unique=second))
     )

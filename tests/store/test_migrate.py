@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from holdfast.cli.main import program
 from holdfast.config import Settings
-from holdfast.core.errors import SchemaError
+from holdfast.core.errors import Misused, SchemaError
 from holdfast.core.events import Event, OwnerNeeded, PartitionsChanged
 from holdfast.core.state import State
 from holdfast.core.task import NewTask
@@ -142,10 +142,12 @@ async def test_going_down_is_refused_while_tasks_are_there(
         assert done.exit_code == 0
         return done.output
 
-    names = "0001 tasks", "0002 operations", "0003 access", "0004 serving", "0005 webhooks"
+    names = "0001 tasks", "0002 operations", "0003 access", "0004 serving", "0005 webhooks", "0006 board"
     assert await asyncio.to_thread(run, "--plan") == "".join(f"to apply: {name}\n" for name in names)
     assert await asyncio.to_thread(run, "--down") == "nothing to do: the schema is as it should be\n"
     assert await asyncio.to_thread(run) == "".join(f"applied: {name}\n" for name in names)
+    with pytest.raises(Misused, match="--to is where --down goes back to"):
+        await asyncio.to_thread(run, "--to", "3")
     assert "holdfast_worker" in await asyncio.to_thread(run, "--grants")
     await blank.execute("select holdfast.enqueue('mail.send')")
     with pytest.raises(

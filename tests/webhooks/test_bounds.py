@@ -3,6 +3,7 @@
 import pytest
 
 from holdfast.core.errors import PayloadTooLarge
+from holdfast.core.events import StatementFailed
 from holdfast.core.state import State
 from holdfast.webhooks.signing import bytes_of
 from tests.webhooks.conftest import Hooks
@@ -25,6 +26,8 @@ async def test_a_secret_stands_nowhere_but_with_the_keys(hooks: Hooks) -> None:
 
 @pytest.mark.catches("log-decides-deliveries")
 async def test_a_log_that_cannot_be_written_makes_no_delivery_fail(hooks: Hooks) -> None:
+    told: list[object] = []
+    hooks.app.listener = told.append
     async with receiver() as server:
         await hooks.endpoint(server.url())
         await hooks.conn.execute("alter table holdfast.webhook_attempts rename to gone")
@@ -33,6 +36,8 @@ async def test_a_log_that_cannot_be_written_makes_no_delivery_fail(hooks: Hooks)
         finally:
             await hooks.conn.execute("alter table holdfast.gone rename to webhook_attempts")
         assert (ran.state, len(server.requests)) == (State.COMPLETED, 1)
+    # And not in silence.
+    assert [event.doing for event in told if isinstance(event, StatementFailed)] == ["webhook log"]
 
 
 async def test_a_day_that_the_log_has_no_partition_for_is_made(hooks: Hooks) -> None:
@@ -81,10 +86,10 @@ async def test_events_are_fanned_out_in_slices_and_none_is_left_out(
 
 async def test_a_query_stands_in_no_log_and_no_audit(hooks: Hooks) -> None:
     async with receiver() as server:
-        endpoint = await hooks.endpoint(server.url("/hook?token=abc"))
+        endpoint = await hooks.endpoint(server.url("/hook?token=quizzical"))
         await hooks.delivered()
-        assert server.requests[0].path == "/hook?token=abc"
+        assert server.requests[0].path == "/hook?token=quizzical"
     (attempt,) = await hooks.attempts(endpoint)
     assert attempt.url == server.url("/hook")
     found = await hooks.conn.execute("select details::text from holdfast.audit_log")
-    assert not any("abc" in details for (details,) in await found.fetchall())
+    assert not any("quizzical" in details for (details,) in await found.fetchall())

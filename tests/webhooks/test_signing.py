@@ -59,12 +59,9 @@ def test_while_keys_change_a_receiver_may_have_either() -> None:
         verify(BODY, headers, other)
 
 
-@pytest.mark.catches("old-deliveries-are-good")
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"webhook-timestamp": str(int(time.time()) - 1_000)}, "s ago"),
-        ({"webhook-timestamp": str(int(time.time()) + 1_000)}, "s ahead"),
         ({"webhook-timestamp": "soon"}, "is no number"),
         ({"webhook-id": "evt_2"}, "none of its signatures"),
         ({"webhook-id": ""}, "has no webhook-id"),
@@ -74,6 +71,16 @@ def test_while_keys_change_a_receiver_may_have_either() -> None:
 )
 def test_what_is_not_ours_is_refused(change: dict[str, str], says: str) -> None:
     secret = new_secret()
+    with pytest.raises(NotOurs, match=says):
+        verify(BODY, headers_of(secret) | change, secret)
+
+
+@pytest.mark.catches("old-deliveries-are-good")
+@pytest.mark.parametrize(("seconds", "says"), [(-1_000, "s ago"), (1_000, "s ahead")])
+def test_what_is_not_of_now_is_refused(seconds: int, says: str) -> None:
+    secret = new_secret()
+    # From the moment of the test, not from that at which it was gathered.
+    change = {"webhook-timestamp": str(int(time.time()) + seconds)}
     with pytest.raises(NotOurs, match=says):
         verify(BODY, headers_of(secret) | change, secret)
 

@@ -1,6 +1,8 @@
 """`holdfast api`: the HTTP API, for the console, for scripts, and for workers in other languages."""
 
 import ipaddress
+import socket
+import sys
 from typing import Annotated
 
 import typer
@@ -31,7 +33,9 @@ def api(  # noqa: PLR0913 (one for each option)
         ),
     ] = None,
     host: Annotated[str, typer.Option(envvar="HOLDFAST_API_HOST", help="Where to listen.")] = HOST,
-    port: Annotated[int, typer.Option(envvar="HOLDFAST_API_PORT", min=1, max=65_535)] = PORT,
+    port: Annotated[
+        int, typer.Option(envvar="HOLDFAST_API_PORT", min=1, max=65_535, help="On which port.")
+    ] = PORT,
     no_auth: Annotated[
         bool, typer.Option("--no-auth", help="Whoever reaches it is an admin; on this machine only.")
     ] = False,
@@ -76,6 +80,9 @@ def api(  # noqa: PLR0913 (one for each option)
         rate=rate,
         proxy=Proxy(trusted, proxy_user, proxy_groups) if trusted else None,
     )
+    _can_listen(host, port)
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    sys.stderr.write(f"holdfast: the API is at {address}/api, its console at {address}/ops\n")
     # Whom a proxy speaks for is asked of no header but its own: uvicorn must not take the address from one.
     uvicorn.run(
         made,
@@ -87,6 +94,17 @@ def api(  # noqa: PLR0913 (one for each option)
         # Those who watch a stream do not hold it up.
         timeout_graceful_shutdown=LEAVE_SECONDS,
     )
+
+
+def _can_listen(host: str, port: int) -> None:
+    """Say in a line what is wrong with the address, before anything is started."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(address)
+    except OSError as error:
+        raise Misused(f"--host {host} --port {port} cannot be listened to: {error.strerror}") from error
 
 
 def _is_loopback(host: str) -> bool:

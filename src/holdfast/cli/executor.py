@@ -7,7 +7,6 @@ import asyncio
 import gc
 import json
 import os
-import signal
 import socket
 import sys
 import traceback
@@ -20,7 +19,7 @@ from holdfast.runtime.child import NO_TALLY, OPTIONS_VARIABLE
 from holdfast.runtime.executor import Executor
 from holdfast.runtime.flight import FlightRecord
 from holdfast.runtime.options import WorkerOptions
-from holdfast.runtime.process import die_with_parent
+from holdfast.runtime.process import die_with_parent, hear_no_group_signals
 from holdfast.runtime.solo import SoloServer
 from holdfast.runtime.tally import Tally
 from holdfast.runtime.wire import Wire
@@ -36,10 +35,7 @@ def main() -> None:
     """Run until the supervisor says otherwise; threads that do not end are left behind."""
     path, worker, wire, flight, parent, tally = sys.argv[1:]
     die_with_parent(int(parent))
-    # Handlers that do nothing, rather than ignoring: what a task starts must not inherit deafness.
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: None)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+    hear_no_group_signals()
     options = WorkerOptions.from_json(json.loads(os.environ.pop(OPTIONS_VARIABLE)))
     asyncio.run(_run(path, worker, Wire(socket.socket(fileno=int(wire))), int(flight), int(tally), options))
 

@@ -7,6 +7,7 @@ import typer
 
 from holdfast.cli.screen import AsJson, on_database, say, show_json
 from holdfast.config import Settings
+from holdfast.core.errors import Misused
 from holdfast.store.migrate import (
     Migration,
     above,
@@ -23,8 +24,8 @@ def migrate(
     plan: Annotated[bool, typer.Option("--plan", help="Show what would be applied; apply nothing.")] = False,
     down: Annotated[bool, typer.Option("--down", help="Go back instead, to --to.")] = False,
     to: Annotated[
-        int, typer.Option(min=0, help="With --down: the number to go back to; 0 is before the first.")
-    ] = 0,
+        int | None, typer.Option(min=0, help="With --down: the number to go back to; 0 is before the first.")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="With --down: although tasks are there.")] = False,
     show_grants: Annotated[
         bool, typer.Option("--grants", help="Print least-privilege roles as SQL, and change nothing.")
@@ -36,15 +37,20 @@ def migrate(
         sys.stdout.write(grants(Settings().schema_name) + "\n")
         return
 
+    if to is not None and not down:
+        raise Misused(
+            "--to is where --down goes back to; without it the schema comes to what this version needs"
+        )
+
     async def work(conn: Conn, settings: Settings) -> list[Migration]:
         schema = settings.schema_name
         if plan:
-            return await (above(conn, schema, to) if down else pending(conn, schema))
+            return await (above(conn, schema, to or 0) if down else pending(conn, schema))
         if not down:
             return await migrate_up(conn, schema)
         if not yes:
             await require_no_tasks(conn, schema)
-        return await migrate_down(conn, schema, to)
+        return await migrate_down(conn, schema, to or 0)
 
     done = on_database(work, migrated=False)
     verb = ("to take back" if down else "to apply") if plan else "taken back" if down else "applied"

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import wraps
 from inspect import Parameter, signature
 from typing import Annotated
+from uuid import UUID
 
 import typer
 
@@ -17,6 +18,15 @@ from holdfast.core.failure import DeadReason
 from holdfast.core.handler import Handlers
 from holdfast.ops.dead import FAILED, RETRYABLE, DeadFilter
 from holdfast.store.pool import where
+
+
+def _as_id(value: str | None) -> str | None:
+    """What names a task or a plan; said here, before the database has to."""
+    try:
+        return None if value is None else str(UUID(value))
+    except ValueError as error:
+        raise typer.BadParameter(f"{value} is not an id") from error
+
 
 AppPath = Annotated[
     str | None,
@@ -36,8 +46,8 @@ Ids = Annotated[list[str] | None, typer.Option("--task", help="Only this one; ma
 Cancelled = Annotated[bool, typer.Option("--cancelled", help="Cancelled tasks too.")]
 ActionOf = Annotated[str | None, typer.Option("--action", help="Only this action.")]
 Actor = Annotated[str | None, typer.Option(help="Only by this person.")]
-Batch = Annotated[str | None, typer.Option(help="Only of this plan, by its id.")]
-TaskOf = Annotated[str | None, typer.Option("--task", help="Only about this task.")]
+Batch = Annotated[str | None, typer.Option(callback=_as_id, help="Only of this plan, by its id.")]
+TaskOf = Annotated[str | None, typer.Option("--task", callback=_as_id, help="Only about this task.")]
 Because = Annotated[str, typer.Option("--reason", help="Why; it stands in the audit.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]

@@ -20,6 +20,7 @@ from holdfast.cli.screen import (
     show_table,
 )
 from holdfast.config import Settings
+from holdfast.core.errors import Misused
 from holdfast.ops.dead import DeadFilter
 from holdfast.ops.plan import ITEMS_MAX, STOP_RATIO, How, PlanView, Preview
 from holdfast.ops.plans import Plans
@@ -29,6 +30,7 @@ redrive = typer.Typer(help="Plans: many dead letters put right at once.", no_arg
 
 PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="The plan's id.")]
 WATCH_SECONDS = 0.5
+NOTHING_LIKE_THAT = "no dead letter is like that, or all were left out: `holdfast redrive preview` says which"
 
 
 @redrive.command()
@@ -70,7 +72,10 @@ def plan(  # noqa: PLR0913 (one for each option)
 
     async def work(conn: Conn, settings: Settings) -> PlanView:
         plans = Plans(settings, by=by or me(), handlers=handlers)
-        made = await plans.freeze(conn, only, reason, how)
+        async with conn.transaction():
+            made = await plans.freeze(conn, only, reason, how)
+            if made.items == 0:
+                raise Misused(NOTHING_LIKE_THAT)
         return (await plans.start(conn, made.id))[0] if start_now else made
 
     if dry_run:

@@ -22,7 +22,7 @@ from holdfast.cli.screen import (
 from holdfast.config import Settings
 from holdfast.core.state import State
 from holdfast.core.task import Enqueued, NewTask, TaskView, Unique, is_id, shown_state
-from holdfast.store.browse import Browser, Found, Listed
+from holdfast.store.browse import AttemptView, Browser, Found, Listed
 from holdfast.store.operate import Operator
 from holdfast.store.pool import Conn
 from holdfast.store.tasks import TaskStore
@@ -117,16 +117,13 @@ def list_tasks(  # noqa: PLR0913 (one for each option)
 def show(task: TaskId, as_json: AsJson = False) -> None:
     """Show all that is known of one task."""
 
-    async def work(
-        conn: Conn, settings: Settings
-    ) -> tuple[TaskView, list[tuple[object, ...]], list[Because]]:
+    async def work(conn: Conn, settings: Settings) -> tuple[TaskView, list[AttemptView], list[Because]]:
         view = await Operator(settings).show(conn, task)
         return view, await Browser(settings).attempts(conn, task), await Why(settings).of(conn, view)
 
     view, attempts, reasons = on_database(work)
     if as_json:
-        columns = ("fence", "ended_as", "started_at", "ended_at", "error_code", "message", "worker")
-        show_json({"task": view, "attempts": [dict(zip(columns, row, strict=True)) for row in attempts]})
+        show_json({"task": view, "attempts": attempts})
         return
     for name, value in (
         ("task", view.id), ("kind", view.kind), ("queue", view.queue),
@@ -151,7 +148,18 @@ def show(task: TaskId, as_json: AsJson = False) -> None:
             say(view.error.stack.rstrip())
     show_table(
         ["fence", "ended as", "started", "ended", "code", "message", "worker"],
-        attempts,
+        [
+            (
+                one.fence,
+                one.ended_as,
+                one.started_at,
+                one.ended_at,
+                one.error_code,
+                one.message,
+                one.worker_name or one.worker,
+            )
+            for one in attempts
+        ],
         empty="no attempt has failed",
     )
 

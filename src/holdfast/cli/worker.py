@@ -170,6 +170,7 @@ async def _supervise(
         hopeless = ("does not exist", "authentication failed", "no password supplied")
         if isinstance(error, psycopg.ProgrammingError) or any(text in str(error) for text in hopeless):
             raise away(options.url, error) from error
+        sys.stderr.write(f"holdfast: {away(options.url, error)}; it is waited for\n")
     command = [sys.executable, "-m", "holdfast.cli.executor", app]
     supervisor = Supervisor(options, command, store, None if watched is None else watched.tallies)
     if watched is not None:

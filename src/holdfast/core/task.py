@@ -178,6 +178,8 @@ class TaskView:
     error: ErrorMark | None
     # Of the worker that has it: it is given to somebody else once that has passed.
     lease_expires_at: datetime | None = None
+    # The group that a failed task is in.
+    fingerprint: str | None = None
 
     @property
     def is_failed(self) -> bool:

@@ -71,6 +71,8 @@ ROUTES: dict[tuple[str, str], Role] = {
     ("GET", "/api/webhooks/deliveries/{delivery_id}/attempts"): Role.VIEWER,
     ("POST", "/api/webhooks/deliveries/{delivery_id}/resend"): Role.OPERATOR,
     ("GET", "/api/me"): Role.VIEWER,
+    ("GET", "/api/now"): Role.VIEWER,
+    ("GET", "/api/health"): Role.VIEWER,
     ("GET", "/api/live"): Role.VIEWER,
     ("GET", "/metrics"): Role.VIEWER,
     ("POST", "/api/workers"): Role.WORKER,
@@ -81,8 +83,15 @@ ROUTES: dict[tuple[str, str], Role] = {
 }
 # For whoever asks: they say nothing but whether we are there, or look at who asks by themselves.
 OPEN = frozenset(
-    {("GET", "/healthz"), ("GET", "/readyz"), ("POST", "/api/session"), ("DELETE", "/api/session")}
+    {
+        ("GET", "/healthz"),
+        ("GET", "/readyz"),
+        ("POST", "/api/session"),
+        ("DELETE", "/api/session"),
+    }
 )
+# The console: pages without anything in them, which ask the routes above.
+PAGES = frozenset({("GET", "/ops"), ("GET", "/ops/{path:path}")})
 
 
 class RouteNotInTable(HoldfastError):
@@ -94,7 +103,7 @@ class RouteNotInTable(HoldfastError):
 
 def least(method: str, path: str) -> Role | None:
     """The least role that may use a route; None where it is open."""
-    if (method, path) in OPEN:
+    if (method, path) in OPEN | PAGES:
         return None
     role = ROUTES.get((method, path))
     if role is None:

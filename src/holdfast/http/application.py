@@ -10,9 +10,23 @@ from fastapi.routing import APIRoute
 from holdfast.config import Settings
 from holdfast.core.events import Listener, silent
 from holdfast.core.handler import Handlers
-from holdfast.http import audit, board, dead, groups, live, metrics, plans, problems, tasks, webhooks, workers
+from holdfast.http import (
+    audit,
+    board,
+    dead,
+    groups,
+    live,
+    metrics,
+    now,
+    plans,
+    problems,
+    tasks,
+    webhooks,
+    workers,
+)
 from holdfast.http.access import check
 from holdfast.http.bounds import Bounds
+from holdfast.http.console import router as console
 from holdfast.http.health import router as health
 from holdfast.http.problems import MEDIA_TYPE, Problem
 from holdfast.http.service import RATE, Auth, Proxy, Service
@@ -23,6 +37,7 @@ ROUTERS = (
     dead.router,
     audit.router,
     board.router,
+    now.router,
     tasks.router,
     groups.router,
     plans.router,
@@ -73,7 +88,7 @@ def create(
     )
     app.state.service = service
     app.state.live = live.Live(service)
-    for router in (*ROUTERS, health, sessions):
+    for router in (*ROUTERS, health, sessions, console):
         check(router)
         app.include_router(router)
     problems.install(app)

@@ -21,7 +21,7 @@ from holdfast.http.shapes import (
     Text,
     Why,
 )
-from holdfast.ops.dead import FAILED
+from holdfast.ops.dead import FAILED, RETRYABLE
 from holdfast.ops.driver import Driver
 from holdfast.ops.plan import How
 
@@ -40,6 +40,8 @@ class ListFilter(Filter):
 
 class PreviewFilter(Filter, Paged):
     """Which dead letters, and which page of them."""
+
+    cancelled: Annotated[bool, Field(description="Cancelled tasks too.")] = True
 
 
 class RetryShape(Filter):
@@ -90,7 +92,7 @@ async def statistics(asked: AskedBy) -> object:
 @router.get("/api/tasks/dead-letters/preview", response_model=PreviewShape)
 async def preview(asked: AskedBy, only: Annotated[PreviewFilter, Query()]) -> object:
     """What a redrive of these would do; nothing is done."""
-    chosen = only.asked()
+    chosen = only.asked(RETRYABLE if only.cancelled else FAILED)
     found = await asked.plans.preview(asked.conn, chosen, most=PREVIEW_MAX)
     items = await asked.letters.page(asked.conn, chosen, limit=only.page_size, offset=only.offset)
     return {

@@ -1,14 +1,16 @@
 """Groups: failures with one cause, and what people say of it."""
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
-from pydantic import Field
+from pydantic import Field, create_model
 
 from holdfast.http.asking import AskedBy, Asking
 from holdfast.http.shapes import PAGE_MAX, GroupShape, Reasoned, Shape, Text, TraitShape
-from holdfast.ops.groups import Groups, GroupState
+from holdfast.ops.groups import Group, Groups, GroupState
 
 router = APIRouter(route_class=Asking, tags=["groups"])
 
@@ -35,6 +37,14 @@ class HourShape(Shape):
     failures: int
 
 
+MetGroup = create_model(
+    "MetGroup",
+    __base__=GroupShape,
+    __doc__="A group, and how often it was met in each of the last 24 hours, the oldest first.",
+    spark=(list[int], ...),
+)
+
+
 class GroupDetail(Shape):
     """A group, what its tasks share that successes do not, and how often it was met."""
 
@@ -44,7 +54,7 @@ class GroupDetail(Shape):
     hours: list[HourShape]
 
 
-@router.get("/api/groups", response_model=list[GroupShape])  # type: ignore[valid-type]
+@router.get("/api/groups", response_model=list[MetGroup])  # type: ignore[valid-type]
 async def list_groups(
     asked: AskedBy,
     state: GroupState | None = None,
@@ -52,7 +62,9 @@ async def list_groups(
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
 ) -> object:
     """Groups, those with the most dead letters first."""
-    return await _groups(asked).page(asked.conn, state=state, kind=job_kind, limit=limit)
+    return await met_groups(
+        asked, await _groups(asked).page(asked.conn, state=state, kind=job_kind, limit=limit)
+    )
 
 
 @router.get("/api/groups/{fingerprint}", response_model=GroupDetail)
@@ -88,6 +100,12 @@ async def note(asked: AskedBy, fingerprint: Fingerprint, act: NoteShape) -> obje
     """Write down what is known, or who looks after it."""
     await _groups(asked).note(asked.conn, fingerprint, act.note, act.owner)
     return await _detail(asked, fingerprint)
+
+
+async def met_groups(asked: AskedBy, groups: Sequence[Group]) -> list[dict[str, object]]:
+    """These groups, each with how often it was met lately."""
+    sparks = await _groups(asked).sparks(asked.conn, groups)
+    return [asdict(group) | {"spark": sparks[group.fingerprint]} for group in groups]
 
 
 async def _detail(asked: AskedBy, fingerprint: str) -> dict[str, object]:

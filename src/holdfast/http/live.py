@@ -27,6 +27,7 @@ BREATH_SECONDS = 15.0
 # Then whoever watches asks anew, with a token or a session that must still be good.
 STREAM_SECONDS = 300
 WATCHERS_MAX = 200
+AWAY = "event: away\ndata: {}\n\n"
 
 
 class LiveShape(Shape):
@@ -74,16 +75,21 @@ class Live:
     async def _look_on(self) -> None:
         while self._watchers:
             await asyncio.sleep(LOOK_SECONDS)
-            # A database that is away is away for whoever looks: they see that nothing comes.
-            with suppress(psycopg.Error):
+            try:
                 seen = await self._look()
-                if seen != self._last:
-                    self._last = seen
-                    for waiting in self._watchers:
-                        # Whoever reads slowly is told the newest.
-                        with suppress(asyncio.QueueEmpty):
-                            waiting.get_nowait()
-                        waiting.put_nowait(seen)
+            except psycopg.errors.QueryCanceled:
+                # It is there, and has too much to do: what was seen last stands.
+                continue
+            except psycopg.Error:
+                # A database that is away is said to be, once.
+                seen = AWAY
+            if seen != self._last:
+                self._last = seen
+                for waiting in self._watchers:
+                    # Whoever reads slowly is told the newest.
+                    with suppress(asyncio.QueueEmpty):
+                        waiting.get_nowait()
+                    waiting.put_nowait(seen)
 
     async def _look(self) -> str:
         service = self._service
@@ -111,7 +117,7 @@ async def live(
         int, Query(ge=0, le=STREAM_SECONDS, description="For how long; 0 is one look.")
     ] = STREAM_SECONDS,
 ) -> StreamingResponse:
-    """Queues, totals and workers, now and whenever they change."""
+    """Queues, totals and workers, now and whenever they change; `away` while the database is."""
     live: Live = request.app.state.live
     if live.full():
         raise Refused(503, "as many as may are watching already: ask again later", {"Retry-After": "10"})

@@ -1,7 +1,7 @@
 """What goes over the wire: camelCase JSON, made of the same classes that the other faces show."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import Annotated, Any, Generic, TypeVar, get_type_hints
@@ -17,7 +17,7 @@ from holdfast.core.task import TaskView, shown_state
 from holdfast.ops.dead import RETRYABLE, DeadFilter, DeadLetter, Retried, Sort, Statistics
 from holdfast.ops.groups import Group, Trait
 from holdfast.ops.plan import PlanView
-from holdfast.store.browse import Listed, QueueView, WorkerView
+from holdfast.store.browse import AttemptView, Listed, QueueView, WorkerView
 from holdfast.store.limits import LimitView
 from holdfast.store.schedules import ScheduleView
 
@@ -48,6 +48,7 @@ def shape(view: type[Any]) -> type[Shape]:
 
 
 ListedShape = shape(Listed)
+AttemptShape = shape(AttemptView)
 DeadLetterShape = shape(DeadLetter)
 SortShape = shape(Sort)
 StatisticsShape = shape(Statistics)
@@ -92,18 +93,6 @@ class ErrorShape(Shape):
     at: datetime
 
 
-class AttemptShape(Shape):
-    """A claim that ended otherwise than in success."""
-
-    fence: int
-    ended_as: str
-    started_at: datetime | None
-    ended_at: datetime
-    error_code: str | None
-    message: str | None
-    worker: str | None
-
-
 class TaskShape(Shape):
     """A task with all that is known of it."""
 
@@ -134,15 +123,15 @@ class TaskShape(Shape):
     dead_reason: str | None
     reason: str | None
     error: ErrorShape | None
-    attempts: list[AttemptShape] = []
+    fingerprint: Annotated[str | None, Field(description="The group that a failed task is in.")]
+    attempts: list[AttemptShape]  # type: ignore[valid-type]
 
 
-def task_shape(view: TaskView, payload: str | None, attempts: list[tuple[Any, ...]]) -> dict[str, object]:
+def task_shape(view: TaskView, payload: str | None, attempts: Sequence[AttemptView]) -> dict[str, object]:
     """A task as the API shows it; `payload` is what may be seen of it."""
-    names = ("fence", "ended_as", "started_at", "ended_at", "error_code", "message", "worker")
     same = ("id", "kind", "queue", "priority", "subject", "trace_id", "max_attempts", "worker", "enqueued_at",
             "next_attempt_at", "last_attempt_at", "finished_at", "execution_seconds", "progress",
-            "dead_reason", "error", "lease_expires_at")  # fmt: skip
+            "dead_reason", "error", "lease_expires_at", "fingerprint")  # fmt: skip
     counters = view.counters
     return {name: getattr(view, name) for name in same} | {
         "state": shown_state(view.state, view.next_attempt_at),
@@ -155,7 +144,7 @@ def task_shape(view: TaskView, payload: str | None, attempts: list[tuple[Any, ..
         "polls": counters.polls,
         "lease_token": view.fence,
         "reason": view.mark_reason,
-        "attempts": [dict(zip(names, row, strict=True)) for row in attempts],
+        "attempts": attempts,
     }
 
 

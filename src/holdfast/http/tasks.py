@@ -87,6 +87,7 @@ async def list_tasks(  # noqa: PLR0913 (one for each filter)
     queue: Text | None = None,
     subject: Text | None = None,
     episode_id: Annotated[Text | None, Query(alias="episodeId")] = None,
+    trace_id: Annotated[Text | None, Query(alias="traceId")] = None,
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
     before: Annotated[Text | None, Query(description="`next` of the page above.")] = None,
 ) -> object:
@@ -99,6 +100,7 @@ async def list_tasks(  # noqa: PLR0913 (one for each filter)
         kind=job_kind,
         queue=queue,
         subject=subject or episode_id,
+        trace=trace_id,
         limit=limit,
         before=before,
     )

@@ -25,6 +25,8 @@ ELSEWHERE_MAX = 0.3
 TRAITS_SHOWN = 8
 VALUE_CHARACTERS = 80
 DAYS_SHOWN = 7
+RELEASES_SHOWN = 20
+SPARK_HOURS = 24
 
 
 class GroupState(StrEnum):
@@ -57,6 +59,8 @@ class Group:
     note: str | None
     changed_by: str | None
     changed_at: datetime | None
+    # Of the users' code, the oldest first.
+    releases: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,10 @@ class Groups:
         """Groups, those with the most dead letters first."""
         return await self._groups(conn, None, state, kind, limit)
 
+    async def lately(self, conn: Conn, limit: int) -> list[Group]:
+        """Groups, those that were met most often in the last hour first."""
+        return await self._groups(conn, None, None, None, limit, lately=True)
+
     async def show(self, conn: Conn, fingerprint: str) -> Group:
         """One group."""
         found = await self._groups(conn, fingerprint, None, None, 1)
@@ -94,6 +102,11 @@ class Groups:
         """How often it was met in each hour of the last days."""
         values = {"fingerprint": fingerprint, "days": DAYS_SHOWN}
         return await (await conn.execute(self._sql["group_hours"], values)).fetchall()
+
+    async def sparks(self, conn: Conn, groups: Sequence[Group]) -> dict[str, list[int]]:
+        """How often each of them was met in each of the last hours, by fingerprint."""
+        values = {"fingerprints": [group.fingerprint for group in groups], "hours": SPARK_HOURS}
+        return dict(await (await conn.execute(self._sql["sparks"], values)).fetchall())
 
     async def versions(self, conn: Conn, fingerprint: str) -> list[int]:
         """The versions of the payloads of its dead letters."""
@@ -134,9 +147,24 @@ class Groups:
         )
 
     async def _groups(
-        self, conn: Conn, fingerprint: str | None, state: str | None, kind: str | None, limit: int
+        self,
+        conn: Conn,
+        fingerprint: str | None,
+        state: str | None,
+        kind: str | None,
+        limit: int,
+        *,
+        lately: bool = False,
     ) -> list[Group]:
-        values = {"fingerprint": fingerprint, "state": state, "kind": kind, "limit": limit, "most": EXACT_MAX}
+        values = {
+            "fingerprint": fingerprint,
+            "state": state,
+            "kind": kind,
+            "limit": limit,
+            "most": EXACT_MAX,
+            "releases": RELEASES_SHOWN,
+            "lately": lately,
+        }
         return [Group(*row) for row in await (await conn.execute(self._sql["groups"], values)).fetchall()]
 
     async def _set(  # noqa: PLR0913 (what the verbs have in common)

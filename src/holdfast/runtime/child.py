@@ -19,6 +19,7 @@ from holdfast.core.task import Claim
 from holdfast.runtime.execute import overdue, overdue_together
 from holdfast.runtime.flight import Flight, FlightRecord
 from holdfast.runtime.options import WorkerOptions
+from holdfast.runtime.process import group_signals_blocked
 from holdfast.runtime.solo import how
 from holdfast.runtime.tally import Tally
 from holdfast.runtime.wire import Order, Wire
@@ -26,7 +27,6 @@ from holdfast.runtime.wire import Order, Wire
 OPTIONS_VARIABLE = "HOLDFAST_EXECUTOR_OPTIONS"
 # In place of a descriptor, where nobody wants to know what an executor counts.
 NO_TALLY = -1
-_GROUP_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 
 class Leaving(StrEnum):
@@ -72,22 +72,23 @@ class Child:
         flight = FlightRecord.create(options.concurrency)
         counts = NO_TALLY if tally is None else tally.descriptor
         arguments = [worker, str(theirs.fileno()), str(flight.descriptor), str(os.getpid()), str(counts)]
-        # A signal to the whole group must not find it before it has learnt to ignore it: the mask is
-        # inherited, and the executor lifts it once it is ready for signals.
-        masked = signal.pthread_sigmask(signal.SIG_BLOCK, _GROUP_SIGNALS)
         try:
-            process = subprocess.Popen(  # noqa: S603 (ourselves)
-                [*command, *arguments],
-                pass_fds=[theirs.fileno(), flight.descriptor, *([] if tally is None else [tally.descriptor])],
-                stdin=subprocess.DEVNULL,
-                env=os.environ | {OPTIONS_VARIABLE: json.dumps(options.as_json())},
-            )
+            with group_signals_blocked():
+                process = subprocess.Popen(  # noqa: S603 (ourselves)
+                    [*command, *arguments],
+                    pass_fds=[
+                        theirs.fileno(),
+                        flight.descriptor,
+                        *([] if tally is None else [tally.descriptor]),
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    env=os.environ | {OPTIONS_VARIABLE: json.dumps(options.as_json())},
+                )
         except OSError:
             ours.close()
             flight.close()
             raise
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, masked)
             theirs.close()
         return cls(worker, process, os.pidfd_open(process.pid), Wire(ours), flight, time.monotonic(), tally)
 

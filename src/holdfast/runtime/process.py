@@ -4,8 +4,35 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _PR_SET_PDEATHSIG = 1
+# A terminal and a supervisor of supervisors send these to the whole group.
+_GROUP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+@contextmanager
+def group_signals_blocked() -> Iterator[None]:
+    """For the start of a process: a signal to the whole group must not find it while it still loads.
+
+    The mask is inherited; `hear_no_group_signals` lifts it there.
+    """
+    masked = signal.pthread_sigmask(signal.SIG_BLOCK, _GROUP_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+
+
+def hear_no_group_signals() -> None:
+    """What is sent to the whole group is for the process above this one, which says what to do.
+
+    Handlers that do nothing, rather than ignoring: what a task starts must not inherit deafness.
+    """
+    for number in _GROUP_SIGNALS:
+        signal.signal(number, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _GROUP_SIGNALS)
 
 
 def die_with_parent(parent: int) -> None:

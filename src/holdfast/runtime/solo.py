@@ -24,13 +24,11 @@ from holdfast.core.handler import Finisher, Handlers
 from holdfast.core.outcome import Finished, Outcome
 from holdfast.core.task import Claim
 from holdfast.runtime.execute import execute_alone
-from holdfast.runtime.process import die_with_parent
+from holdfast.runtime.process import die_with_parent, group_signals_blocked, hear_no_group_signals
 
 _LENGTH = struct.Struct("<I")
 _STATUS = struct.Struct("<ii")
 _STATUS_SECONDS = 0.5
-# Handlers that do nothing, rather than ignoring: what a task starts must not inherit deafness.
-_GROUP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 START_SECONDS = 60.0
 
 
@@ -162,7 +160,7 @@ class SoloServer:
             loop.remove_reader(self._orders)
             self._orders.close()
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        with theirs, group_signals_blocked():
             self._process = subprocess.Popen(  # noqa: S603 (ourselves)
                 [*self._command, str(theirs.fileno()), str(os.getpid())], pass_fds=[theirs.fileno()]
             )
@@ -208,8 +206,7 @@ def serve(descriptor: int, parent: int, load: Callable[[], tuple[Handlers, Finis
     """The fork server: load the app, then fork for every socket that comes in, until nobody is above."""
     die_with_parent(parent)
     # What is sent to the whole group is not for it, nor for what it loads.
-    for unheard in _GROUP_SIGNALS:
-        signal.signal(unheard, lambda *_: None)
+    hear_no_group_signals()
     orders = socket.socket(fileno=descriptor)
     handlers, finisher = load()
     # What is there now is shared by every child for as long as nobody touches it.

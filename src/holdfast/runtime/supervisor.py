@@ -181,8 +181,8 @@ class Supervisor:
         self._errands.send(self._bury(child, pending))
         if self._over.is_set():
             return
-        if not child.ready and not self._was_ready and child.leaving is None:
-            # It never got as far as claiming, and neither did any other: starting it again won't help.
+        if not child.ready and not self._was_ready and child.leaving is None and status >= 0:
+            # It gave up before it claimed anything, and so did every other: starting it again won't help.
             self._status = FAILED
             self._signals = max(self._signals, 1)
             for other in list(self._children):

@@ -170,13 +170,12 @@ select holdfast.prune_audit(
 
 
 -- name: prunable
--- What a prune would let go.
+-- What a prune would let go; what is not sealed yet is sealed before it is pruned.
 select count(*)
 from holdfast.audit_log a
 where a.at < %(before)s::timestamptz
     and a.action <> 'TASK_AUDIT_PRUNE_SUMMARY'
-    and {audit_entries}
-    and exists (select from holdfast.audit_seals s where s.chunk = a.chunk);
+    and {audit_entries};
 
 
 -- name: entries

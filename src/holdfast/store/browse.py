@@ -60,6 +60,23 @@ class Found(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
+class AttemptView:
+    """A claim that ended otherwise than in success; its worker has a name as long as it is known."""
+
+    fence: int
+    ended_as: str
+    started_at: datetime | None
+    ended_at: datetime
+    error_code: str | None
+    message: str | None
+    worker: str | None
+    worker_name: str | None
+    release: str | None
+    progress: float | None
+    failure_class: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class QueueView:
     """One queue with what waits in it."""
 
@@ -100,6 +117,7 @@ class WorkerView:
     kinds: list[str]
     running: int
     outside: bool
+    release: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +159,7 @@ class Browser:
         kind: str | None = None,
         queue: str | None = None,
         subject: str | None = None,
+        trace: str | None = None,
         limit: int = 20,
         before: str | None = None,
     ) -> Found[Listed]:
@@ -150,6 +169,7 @@ class Browser:
             "kind": kind,
             "queue": queue,
             "subject": subject,
+            "trace": trace,
             "limit": limit,
             "before": before,
             "look": LOOK,
@@ -163,9 +183,10 @@ class Browser:
         edge = await (await conn.execute(self._sql[f"{name}_edge"], values)).fetchone()
         return Found(items) if edge is None else Found(items, edge[0], partial=True)
 
-    async def attempts(self, conn: Conn, task_id: str) -> list[tuple[object, ...]]:
+    async def attempts(self, conn: Conn, task_id: str) -> list[AttemptView]:
         """Every claim of a task that ended otherwise than in success."""
-        return await (await conn.execute(self._sql["attempts"], {"id": task_id})).fetchall()
+        cursor = await conn.execute(self._sql["attempts"], {"id": task_id})
+        return [AttemptView(*row) for row in await cursor.fetchall()]
 
     async def queues(self, conn: Conn) -> list[QueueView]:
         """Every queue that holds something, is paused or is served."""

@@ -2,6 +2,11 @@
 -- and sampled now and then beyond.
 
 -- name: prune_minutes
+with queues as (
+    delete from holdfast.queue_minutes q
+    -- A day is compared with; no more is read.
+    where q.minute < coalesce(%(now)s::timestamptz, now()) - interval '2 days'
+)
 delete from holdfast.settled_minutes m
 where m.minute < coalesce(%(now)s::timestamptz, now()) - make_interval(days => %(days)s::integer);
 
@@ -74,6 +79,18 @@ from (
     select w.queue, 0, 0, count(*) from holdfast.waiting w group by w.queue
 ) x
 group by x.queue;
+
+
+-- name: count_kinds
+-- By kind, what could start and what starts later.
+select x.kind, sum(x.ready)::bigint, sum(x.scheduled)::bigint
+from (
+    select r.kind, count(*) filter (where r.run_at <= now()) as ready, count(*) filter (where r.run_at > now()) as scheduled
+    from holdfast.ready r group by r.kind
+    union all
+    select w.kind, count(*), 0 from holdfast.waiting w group by w.kind
+) x
+group by x.kind;
 
 
 -- name: count_marked

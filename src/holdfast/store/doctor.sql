@@ -35,7 +35,7 @@ select
         from pg_tables t
         where t.schemaname = (select n.nspname from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = 'holdfast.tasks'::regclass)
             and t.tablename in ('tasks', 'ready', 'waiting', 'running', 'workers')
-    ), false);
+    ), false) and has_table_privilege('holdfast.releases', 'insert') and has_table_privilege('holdfast.queue_minutes', 'insert, delete');
 
 
 -- name: stuck

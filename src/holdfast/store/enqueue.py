@@ -74,6 +74,8 @@ class Enqueuer:
     def _check(self, tasks: Sequence[NewTask]) -> list[str]:
         limit = self._settings.payload_bytes_max
         for task in tasks:
+            if not task.kind:
+                raise Misused("a task needs a kind")
             # A character takes at least one byte, so most payloads need no encoding to be measured.
             if len(task.payload) * 4 > limit and (size := len(task.payload.encode())) > limit:
                 raise PayloadTooLarge(task.kind, size, limit)

@@ -97,7 +97,10 @@ with met as (
             when g.ignored_until > now() then 'ignored'
             else 'open'
         end as state,
-        g.ignored_until, g.resolved_at, g.owner, g.note, g.changed_by, g.changed_at
+        g.ignored_until, g.resolved_at, g.owner, g.note, g.changed_by, g.changed_at,
+        array(
+            select r.release from holdfast.failure_releases r where r.fingerprint = g.fingerprint order by r.first_at, r.release limit %(releases)s
+        ) as releases
     from holdfast.failure_groups g
     left join met m on m.fingerprint = g.fingerprint
     cross join lateral (
@@ -111,8 +114,20 @@ with met as (
 select f.*
 from found f
 where (%(state)s::text is null or f.state = %(state)s) and (%(kind)s::text is null or f.kind = %(kind)s)
-order by f.dead desc, f.last_at desc nulls last
+order by case when %(lately)s then f.last_hour end desc nulls last, f.dead desc, f.last_at desc nulls last
 limit %(limit)s;
+
+
+-- name: sparks
+-- How often each of some causes was met in each of the last hours, the oldest first.
+select f.fingerprint, array(
+    select coalesce((
+        select h.failures from holdfast.failure_hours h where h.fingerprint = f.fingerprint and h.hour = s.hour
+    ), 0)
+    from generate_series(date_trunc('hour', now()) - make_interval(hours => %(hours)s::integer - 1), now(), interval '1 hour') as s (hour)
+    order by s.hour
+)
+from unnest(%(fingerprints)s::text[]) as f (fingerprint);
 
 
 -- name: group_hours
@@ -151,6 +166,15 @@ with taken as (
     select s.fingerprint, s.hour, s.failures, s.last_at from sums s
     on conflict (fingerprint, hour) do update
     set failures = h.failures + excluded.failures, last_at = greatest(h.last_at, excluded.last_at)
+), released as (
+    insert into holdfast.failure_releases as r (fingerprint, release, first_at, last_at)
+    select t.fingerprint, t.release, min(t.failed_at), max(t.failed_at)
+    from taken t
+    where t.release is not null
+    group by 1, 2
+    order by 1, 2
+    on conflict (fingerprint, release) do update
+    set first_at = least(r.first_at, excluded.first_at), last_at = greatest(r.last_at, excluded.last_at)
 )
 select
     (select count(*) from taken)::integer,
@@ -162,6 +186,9 @@ select
 
 
 -- name: prune_failure_hours
+with releases as (
+    delete from holdfast.failure_releases r where r.last_at < now() - make_interval(days => %(days)s)
+)
 delete from holdfast.failure_hours h where h.hour < now() - make_interval(days => %(days)s);
 
 

@@ -232,5 +232,5 @@ _COLUMNS = (
     "attempts", "failures", "crashes", "polls", "rate_limits", "max_attempts", "fence", "worker",
     "bucket", "enqueued_at", "next_attempt_at", "last_attempt_at", "finished_at",
     "execution_seconds", "progress", "dead_reason", "mark_reason", "failure_class", "error_code",
-    "error_message", "error_stack", "failed_at", "lease_expires_at",
+    "error_message", "error_stack", "failed_at", "lease_expires_at", "fingerprint",
 )  # fmt: skip

@@ -14,7 +14,7 @@ from holdfast.store.sql import load
 EXACT_MAX = 10_000
 # A count that takes a second is taken every fifty.
 SHARE = 50.0
-QUEUES, MARKED = "queues", "marked"
+QUEUES, MARKED, KINDS = "queues", "marked", "kinds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +54,25 @@ class Samples:
 
     async def take(self, conn: Conn) -> None:
         """Count again what was not counted for so long that it costs next to nothing."""
-        for name, statement in ((QUEUES, "count_queues"), (MARKED, "count_marked")):
+        for name, statement in ((QUEUES, "count_queues"), (MARKED, "count_marked"), (KINDS, "count_kinds")):
             row = await (await conn.execute(self._sql["sample_age"], {"name": name})).fetchone()
             if row is not None and row[0] < row[1] * SHARE:
                 continue
             began = time.monotonic()
             rows = await (await conn.execute(self._sql[statement])).fetchall()
             took = time.monotonic() - began
-            figures = json.dumps({row[0]: row[1:] for row in rows} if name == QUEUES else rows)
+            figures = json.dumps({row[0]: row[1:] for row in rows} if name != MARKED else rows)
             await conn.execute(self._sql["sample"], {"name": name, "figures": figures, "took": took})
 
     async def queues(self, conn: Conn) -> QueueSample:
         """What waited where, when it was counted last."""
         row = await (await conn.execute(self._sql["sampled"], {"name": QUEUES})).fetchone()
         return QueueSample(None, {}) if row is None else QueueSample(row[1], row[0])
+
+    async def kinds(self, conn: Conn) -> tuple[datetime | None, Mapping[str, Sequence[int]]]:
+        """What waited of each kind then: ready and scheduled."""
+        row = await (await conn.execute(self._sql["sampled"], {"name": KINDS})).fetchone()
+        return (None, {}) if row is None else (row[1], row[0])
 
     async def marked(self, conn: Conn) -> MarkedSample:
         """What had marks then."""

@@ -181,6 +181,7 @@ class TaskStore:
             "lease": lease_seconds,
             "queues": list(queues),
             "kinds": list(kinds),
+            "release": self.settings.release or None,
         }
         await conn.execute(self._sql["register_worker"], values)
 

@@ -1508,13 +1508,13 @@ with verdicts as materialized (
     order by g.fingerprint
     on conflict do nothing
 ), met as (
-    insert into holdfast.failure_deltas (failed_at, failures, fingerprint)
-    select k.now, count(*), g.fingerprint
+    insert into holdfast.failure_deltas (failed_at, failures, fingerprint, release)
+    select k.now, count(*), g.fingerprint, (select w.release from holdfast.workers w where w.id = g.worker)
     from gone g
     join changed c on c.id = g.id
     cross join clock k
     where g.fingerprint is not null
-    group by k.now, g.fingerprint
+    group by k.now, g.fingerprint, g.worker
 ), counted as (
     insert into holdfast.settled_deltas (settled_at, tasks, run_seconds, kind, ended_as)
     select k.now, count(*), sum(date_part('epoch', now() - g.started_at)), c.kind, g.move
@@ -1615,13 +1615,18 @@ select
 
 
 -- name: note_late
--- A refused late result leaves a record, never silence.
-insert into holdfast.task_attempts (
-    task_id, ended_at, started_at, fence, worker, ended_as, kind, reason
+-- A refused late result leaves a record, never silence; and it is counted.
+with noted as (
+    insert into holdfast.task_attempts (
+        task_id, ended_at, started_at, fence, worker, ended_as, kind, reason
+    )
+    select v.id, coalesce(%(now)s::timestamptz, now()), v.started_at, v.fence, %(worker)s::uuid, 'late', v.kind, v.reason
+    from unnest(%(ids)s::uuid[], %(fences)s::bigint[], %(kinds)s::text[], %(starts)s::timestamptz[], %(reasons)s::text[])
+        as v (id, fence, kind, started_at, reason)
+    returning ended_at, kind
 )
-select v.id, coalesce(%(now)s::timestamptz, now()), v.started_at, v.fence, %(worker)s::uuid, 'late', v.kind, v.reason
-from unnest(%(ids)s::uuid[], %(fences)s::bigint[], %(kinds)s::text[], %(starts)s::timestamptz[], %(reasons)s::text[])
-    as v (id, fence, kind, started_at, reason);
+insert into holdfast.settled_deltas (settled_at, tasks, run_seconds, kind, ended_as)
+select n.ended_at, count(*), 0, n.kind, 'late' from noted n group by 1, 4;
 
 
 -- name: settled_before
@@ -1687,10 +1692,14 @@ cross join {tasks_found};
 
 
 -- name: register_worker
-insert into holdfast.workers (id, name, lease_expires_at, queues, kinds)
+with known as (
+    insert into holdfast.releases (release, first_seen_at) select %(release)s, now() where %(release)s::text is not null
+    on conflict do nothing
+)
+insert into holdfast.workers (id, name, lease_expires_at, queues, kinds, release)
 values (
     %(worker)s::uuid, %(name)s, now() + make_interval(secs => %(lease)s::double precision),
-    %(queues)s::text[], %(kinds)s::text[]
+    %(queues)s::text[], %(kinds)s::text[], %(release)s
 );
 
 

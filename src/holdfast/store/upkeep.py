@@ -12,6 +12,7 @@ from holdfast.core.events import Listener, OwnerNeeded, PartitionsChanged, silen
 from holdfast.core.operated import GroupRegressed
 from holdfast.store.answers import Answers
 from holdfast.store.audit import AuditWriter, Author
+from holdfast.store.board import note_queues
 from holdfast.store.followups import Followups
 from holdfast.store.operate import Operator
 from holdfast.store.partitions import drop_old_partitions, ensure_partitions, index_closed_partitions
@@ -32,7 +33,7 @@ class Upkeep:
     """The chores of a day, each small enough to be cut short; `now` is the database's unless given."""
 
     def __init__(self, settings: Settings | None = None, listen: Listener = silent) -> None:
-        settings = settings or Settings()
+        self._settings = settings = settings or Settings()
         self._schema = settings.schema_name
         self._sql = load("counts.sql", self._schema)
         self._failures = load("failures.sql", self._schema)
@@ -64,6 +65,7 @@ class Upkeep:
         await _all(lambda: self._answers.prune(conn, PRUNE_LIMIT), PRUNE_LIMIT)
         await self._answers.prune_sessions(conn)
         await self._samples.take(conn)
+        await note_queues(conn, self._settings)
         if self._audit_days:
             old = (now or datetime.now(UTC)) - timedelta(days=self._audit_days)
             author = Author("upkeep", f"older than {self._audit_days} days")

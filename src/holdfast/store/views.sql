@@ -8,7 +8,8 @@ select
     s.bucket, s.enqueued_at, s.next_attempt_at, s.last_attempt_at, s.finished_at,
     s.execution_seconds, s.progress, s.dead_reason, s.mark_reason, s.failure_class, s.error_code,
     s.error_message, s.error_stack, s.failed_at,
-    (select w.lease_expires_at from holdfast.workers w where w.id = s.worker and s.state = 'running')
+    (select w.lease_expires_at from holdfast.workers w where w.id = s.worker and s.state = 'running'),
+    (select t.fingerprint from holdfast.tasks t where t.id = s.id)
 from holdfast.task_states s
 where s.id = %(id)s::uuid;
 
@@ -19,7 +20,7 @@ select
     t.id::text, t.kind, t.queue, t.mark as state, t.attempts, t.failures, t.subject, t.trace_id, t.enqueued_at, null::timestamptz,
     t.marked_at, t.dead_reason, t.error_code, coalesce(t.error_message, t.mark_reason)
 from ({marked_looked_at}) t
-where %(queue)s::text is null or t.queue = %(queue)s
+where (%(queue)s::text is null or t.queue = %(queue)s) and (%(trace)s::text is null or t.trace_id = %(trace)s)
 order by t.marked_at desc, t.id desc
 limit %(limit)s;
 
@@ -41,6 +42,7 @@ left join lateral (select c.id from holdfast.running c where c.id = t.id offset 
 where (%(state)s::text is null or t.mark is null and r.id is null)
     and (%(kind)s::text is null or t.kind = %(kind)s)
     and (%(queue)s::text is null or t.queue = %(queue)s)
+    and (%(trace)s::text is null or t.trace_id = %(trace)s)
 order by t.id desc
 limit %(limit)s;
 
@@ -59,6 +61,7 @@ cross join {tasks_found}
 where (%(kind)s::text is null or t.kind = %(kind)s)
     and (%(queue)s::text is null or t.queue = %(queue)s)
     and (%(subject)s::text is null or t.subject = %(subject)s)
+    and (%(trace)s::text is null or t.trace_id = %(trace)s)
 order by t.id desc
 limit %(limit)s;
 
@@ -76,6 +79,7 @@ from ({completed_looked_at}) h
 where (%(kind)s::text is null or h.kind = %(kind)s)
     and (%(queue)s::text is null or h.queue = %(queue)s)
     and (%(subject)s::text is null or h.subject = %(subject)s)
+    and (%(trace)s::text is null or h.trace_id = %(trace)s)
 order by h.id desc
 limit %(limit)s;
 
@@ -86,8 +90,11 @@ select h.id::text from ({completed_looked_at}) h order by h.id desc offset %(loo
 
 -- name: attempts
 -- Every claim of a task that ended otherwise than in success.
-select a.fence, a.ended_as, a.started_at, a.ended_at, a.error_code, coalesce(a.error_message, a.reason), a.worker::text
+select
+    a.fence, a.ended_as, a.started_at, a.ended_at, a.error_code, coalesce(a.error_message, a.reason), a.worker::text,
+    w.name, w.release, a.progress, a.failure_class
 from holdfast.task_attempts a
+left join holdfast.workers w on w.id = a.worker
 where a.task_id = %(id)s::uuid
 order by a.fence, a.ended_at;
 
@@ -150,7 +157,7 @@ order by n.queue;
 -- name: workers
 -- Every executor that is known, the lost ones last.
 select
-    w.id::text, w.name, w.registered_at, w.lease_expires_at, w.lost_at, w.queues, w.kinds, coalesce(h.tasks, 0), w.token is not null
+    w.id::text, w.name, w.registered_at, w.lease_expires_at, w.lost_at, w.queues, w.kinds, coalesce(h.tasks, 0), w.token is not null, w.release
 from holdfast.workers w
 left join (select r.worker, count(*) as tasks from holdfast.running r group by r.worker) h on h.worker = w.id
 order by w.lost_at nulls first, w.name, w.registered_at
