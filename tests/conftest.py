@@ -14,6 +14,7 @@ from psycopg import sql
 
 from holdfast.config import Settings
 from holdfast.store.migrate import function_statements, migrate_up, migrations
+from holdfast.store.partitions import ensure_partitions
 from holdfast.store.pool import Conn, connect
 from tests.cluster import postgres
 from tests.tree import Tree
@@ -109,9 +110,10 @@ def settings() -> Settings:
 
 @pytest.fixture
 async def conn(url: str) -> AsyncIterator[Conn]:
-    """A connection to an empty database."""
+    """A connection to an empty database that has its days, wherever the test before put the clock."""
     async with await connect(url) as opened:
         await World.empty(opened)
+        await ensure_partitions(opened, "holdfast")
         yield opened
 
 
