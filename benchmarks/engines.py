@@ -63,6 +63,8 @@ class Frozen:
     def __init__(self, conn: Connection[TupleRow], queue: str, payload: str) -> None:
         self._cursor = conn.cursor(binary=True)
         self._sql = _named(Path(__file__).parent / "frozen.sql")
+        # The statement is frozen; the client is the same for both and sends text in binary.
+        self._sql["enqueue"] = self._sql["enqueue"].replace("s::text[]", "b::text[]")
         self._queue, self._payload = queue, payload
         self._floor = datetime(1, 1, 1, tzinfo=UTC)
         self._rescan_at = 0.0
@@ -171,7 +173,7 @@ class Ours:
             )
         )
         values |= {
-            "ids": "{" + ",".join(str(uuid7()) for _ in range(tasks)) + "}",
+            "ids": [str(uuid7()) for _ in range(tasks)],
             "kinds": [f"kind.{i % KINDS}" for i in range(tasks)],
             "payloads": [self._payload] * tasks,
             "queues": [self._queue],

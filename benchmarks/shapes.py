@@ -42,7 +42,7 @@ INSERT = """
 with facts as (
     insert into holdfast.tasks (id, enqueued_at, run_at, priority, version, kind, queue, payload, trace_id)
     select u.id, now(), now(), 2, 1, 'noop', 'default', u.payload, 'trace-000001'
-    from unnest(%(ids)s::uuid[], %(payloads)s::jsonb[]) as u (id, payload)
+    from unnest(%(ids)b::uuid[], %(payloads)b::jsonb[]) as u (id, payload)
     returning id, run_at
 )
 insert into holdfast.ready (run_at, id, priority, queue, kind)
@@ -53,8 +53,8 @@ select from holdfast.enqueue_many(ids => %(ids)s::uuid[], kinds => array['steady
 """
 MANY = """
 select from holdfast.enqueue_many(
-    ids => %(ids)s::uuid[], kinds => array['noop'], payloads => %(payloads)s::jsonb[],
-    trace_ids => array_fill('trace-000001'::text, array[cardinality(%(ids)s::uuid[])])
+    ids => %(ids)b::uuid[], kinds => array['noop'], payloads => %(payloads)b::jsonb[],
+    trace_ids => array_fill('trace-000001'::text, array[cardinality(%(ids)b::uuid[])])
 )
 """
 

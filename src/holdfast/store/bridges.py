@@ -24,7 +24,7 @@ from holdfast.core.errors import Misused, NotAConnection
 Rows: TypeAlias = list[tuple[Any, ...]]
 Values: TypeAlias = Mapping[str, object]
 
-_PARAMETER = re.compile(r"%\((\w+)\)s(?:::([\w ]+(?:\[\])?))?")
+_PARAMETER = re.compile(r"%\((\w+)\)[sb](?:::([\w ]+(?:\[\])?))?")
 
 
 class AsyncBridge(Protocol):

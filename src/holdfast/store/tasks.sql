@@ -1161,23 +1161,24 @@ $$;
 
 
 -- name: enqueue_many
--- Python's way through the same door.
+-- Python's way through the same door. Text goes in binary (%b): quoted into an array's literal and read from
+-- it again, it costs the driver and the server more than all the rest of a large payload.
 select given::text, existing::text
 from holdfast.enqueue_many(
-    ids => %(ids)s::uuid[],
-    kinds => %(kinds)s::text[],
-    payloads => %(payloads)s::jsonb[],
-    queues => %(queues)s::text[],
+    ids => %(ids)b::uuid[],
+    kinds => %(kinds)b::text[],
+    payloads => %(payloads)b::jsonb[],
+    queues => %(queues)b::text[],
     priorities => %(priorities)s::smallint[],
     run_ats => %(run_ats)s::timestamptz[],
     versions => %(versions)s::smallint[],
-    subjects => %(subjects)s::text[],
-    trace_ids => %(trace_ids)s::text[],
-    keys => %(keys)s::text[],
-    uniques => %(uniques)s::text[],
+    subjects => %(subjects)b::text[],
+    trace_ids => %(trace_ids)b::text[],
+    keys => %(keys)b::text[],
+    uniques => %(uniques)b::text[],
     key_seconds => %(key_seconds)s::double precision,
     expires_ats => %(expires_ats)s::timestamptz[],
-    bucket_names => %(bucket_names)s::text[],
+    bucket_names => %(bucket_names)b::text[],
     attempts_max => %(attempts_max)s::smallint[],
     timeouts => %(timeouts)s::real[],
     hints => %(hints)s::boolean
@@ -1387,7 +1388,7 @@ select t.tasks from turned t;
 -- not come back were refused. Slots of limits belong to the worker, not to the task: nothing is freed here.
 with gone as (
     delete from holdfast.running r
-    using unnest(%(ids)s::uuid[], %(fences)s::bigint[], %(results)s::jsonb[]) as v (id, fence, result)
+    using unnest(%(ids)s::uuid[], %(fences)s::bigint[], %(results)b::jsonb[]) as v (id, fence, result)
     cross join lateral (
         select c.ctid as place from holdfast.running c where c.id = v.id and c.fence = v.fence offset 0
     ) x
