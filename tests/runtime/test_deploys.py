@@ -58,20 +58,29 @@ async def test_a_kind_that_nobody_serves_fails_after_its_grace(
 async def test_a_gate_opens_again_once_everybody_knows_the_kind(
     world: World, trees: Callable[..., Tree]
 ) -> None:
-    old = trees("old").start(old=True)
-    new = trees("new").start()
-    for _ in range(20):
+    old = await trees("old").start(old=True).ready()
+    new = await trees("new").start().ready()
+    enqueued = 0
+
+    async def gates() -> int:
+        return (await world.conn.execute("select from holdfast.buckets where kind is not null")).rowcount
+
+    async def met() -> bool:
+        nonlocal enqueued
         await world.enqueue("new")
-    await until(lambda: len(new.lines("task.completed")) == 20, what="the new one to do the work")
-    assert await world.rows("buckets") <= 1
+        enqueued += 1
+        return await gates() == 1
+
+    await until_true(met, 60, "the old one to meet a kind that it does not know")
+    await until(lambda: len(new.lines("task.completed")) == enqueued, what="the new one to do the work")
+    assert await world.rows("buckets") == 1
     old.signal(signal.SIGTERM)
     await old.left()
 
     async def open_again() -> bool:
-        found = await world.conn.execute("select from holdfast.buckets where kind is not null")
-        return found.rowcount == 0
+        return await gates() == 0
 
-    await until_true(open_again, 10, "the gate to open")
+    await until_true(open_again, 60, "the gate to open")
     task = await world.enqueue("new")
     await until(lambda: task in {effect.task for effect in new.effects()}, what="the short way")
 
