@@ -15,7 +15,7 @@ from holdfast.runtime.burials import Burials
 from holdfast.runtime.options import WorkerOptions
 from holdfast.runtime.tally import RECORDS_MAX, Tallies, Tally
 from tests.cluster import free_port
-from tests.tree import Tree, until_true
+from tests.tree import Tree, until, until_true
 from tests.world import World, broken
 
 
@@ -108,7 +108,8 @@ async def test_o7_a_watched_worker_counts_to_the_last_task_though_its_processes_
         await until_true(ready, 60, "two processes at work")
         assert (await client.get("/readyz")).status_code == 200
         tree.kill_executors()
-        await until_true(ready, 60, "two new processes")
+        await until(lambda: len(tree.lines("executor.started")) == 4, what="two new processes")
+        await until_true(ready, 60, "them to be ready")
         assert (await client.get("/healthz")).json()["status"] == "ok"
         page = await client.get("/metrics")
         assert page.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"

@@ -8,6 +8,7 @@ import pytest
 
 import holdfast.store
 from holdfast.core.task import NewTask
+from holdfast.store.bridges import numbered
 from holdfast.store.floor import Floor
 from holdfast.store.pool import Conn
 from holdfast.store.sql import load
@@ -21,11 +22,8 @@ STATEMENTS = [(file, name) for file in FILES for name in load(file) if not name.
 @pytest.mark.parametrize(("file", "name"), STATEMENTS)
 async def test_every_statement_can_be_prepared(world: World, direct_url: str, file: str, name: str) -> None:
     conn = await world.open_direct(direct_url)
-    numbers: dict[str, int] = {}
-    text = re.sub(
-        r"%\((\w+)\)s", lambda found: f"${numbers.setdefault(found[1], len(numbers) + 1)}", load(file)[name]
-    )
-    types = ["unknown"] * len(numbers)
+    text, names = numbered(load(file)[name])
+    types = ["unknown"] * len(names)
     await conn.execute(
         f"prepare checked({', '.join(types)}) as {text}" if types else f"prepare checked as {text}"
     )
