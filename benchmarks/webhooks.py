@@ -148,8 +148,8 @@ def steady(url: str, folder: Path, dead: int, kills: int) -> dict[str, object]:
             for number in range(2)
         ]
         try:
-            time.sleep(3)
-            published = asyncio.run(_publish(settings, made, paths, trees, kills))
+            until(lambda: _at_work(url) == len(trees) * 2, 60)
+            published, killed = asyncio.run(_publish(settings, made, paths, trees, kills))
             wanted = {event for event, (path, _) in published.items() if path in healthy}
             until(lambda: wanted <= {line.event for line in place.lines()}, 180)
         finally:
@@ -166,10 +166,18 @@ def steady(url: str, folder: Path, dead: int, kills: int) -> dict[str, object]:
         "received": len(lines),
         "different": len(first),
         "signatures refused": sum(line.said != "good" for line in lines),
-        "processes killed": kills,
+        "processes killed": killed,
         "p50, ms": round(statistics.median(waits) * 1_000, 1),
         "p99, ms": round(waits[int(len(waits) * 0.99)] * 1_000, 1),
     }
+
+
+def _at_work(url: str) -> int:
+    """How many processes have come up; before that an event waits for a start."""
+    with connect(url) as conn:
+        row = conn.execute("select count(*) from holdfast.workers").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def beside_dead(url: str, folder: Path) -> dict[str, object]:
@@ -184,11 +192,10 @@ def beside_dead(url: str, folder: Path) -> dict[str, object]:
 
 async def _publish(
     settings: Settings, made: dict[str, Created], paths: Sequence[str], trees: Sequence[Tree], kills: int
-) -> dict[str, tuple[str, float]]:
-    """Publish at a steady rate; on the way keys change, and processes die."""
-    rng, published = random.Random(7), {}
+) -> tuple[dict[str, tuple[str, float]], int]:
+    """Publish at a steady rate; on the way keys change, and processes die: how many did."""
+    rng, published, killed = random.Random(7), {}, 0
     began = time.monotonic()
-    killing = {EVENTS * (number + 1) // (kills + 1) for number in range(kills)}
     async with (
         Holdfast(settings=settings, webhooks=True) as app,
         await connect_async(settings.database_url) as conn,
@@ -201,15 +208,17 @@ async def _publish(
             at = time.monotonic()
             event = await app.webhooks.publish(f"bench.{path.rpartition('/')[2]}", {"n": number}, conn=conn)
             published[event] = path, at
-            if number in killing and (pids := rng.choice(trees).executors()):
-                # It may have just been replaced.
+            due = killed < kills and number >= EVENTS * (killed + 1) // (kills + 1)
+            if due and (pids := rng.choice(trees).executors()):
+                # It may have just been replaced; then the next event finds another.
                 with suppress(ProcessLookupError):
                     os.kill(rng.choice(pids), signal.SIGKILL)
+                    killed += 1
             if number == EVENTS // 2:
                 for created in made.values():
                     # Receivers know the old keys only, and those go on signing.
                     await Endpoints(settings, by="bench").rotate(conn, created.endpoint.id)
-    return published
+    return published, killed
 
 
 def main() -> None:

@@ -56,7 +56,8 @@ class Tree:
         self.name = name
         self.record = folder / "effects"
         self._log = folder / f"log-{name}"
-        self._read = 0
+        # An earlier one of this name may have logged there.
+        self._read = self._log.stat().st_size if self._log.exists() else 0
         self._lines: list[dict[str, object]] = []
         self._process: subprocess.Popen[bytes] | None = None
 
