@@ -46,9 +46,10 @@ WEBHOOKS = {
     "gone-goes-on": Fault(DELIVER, "if attempt.status == 410:", "if False:"),
     "breaker-spends-attempts": Fault(
         DELIVER,
-        "return Snooze(left + random.uniform(0, min(2.0**task.polls, SPREAD_SECONDS))), False",
+        "return Snooze(until_asked_again(left, task.polls)), False",
         'return Retry("left alone", left), False',
     ),
+    "backlog-wakes-as-one": Fault("webhooks/patience.py", "max(left, 2.0**polls)", "2.0**polls"),
     "all-probe-at-once": Fault(
         "webhooks/webhooks.sql",
         "where id = %(id)s and left_alone_until <= now()\nreturning true",

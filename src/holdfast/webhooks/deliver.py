@@ -19,7 +19,7 @@ from holdfast.webhooks.endpoints import Endpoints, Target
 from holdfast.webhooks.exchange import Undelivered
 from holdfast.webhooks.kinds import Delivery
 from holdfast.webhooks.log import Attempt, LogWriter
-from holdfast.webhooks.patience import delay
+from holdfast.webhooks.patience import delay, until_asked_again
 from holdfast.webhooks.post import Post
 from holdfast.webhooks.publish import disabled_event
 from holdfast.webhooks.signing import signed
@@ -27,7 +27,6 @@ from holdfast.webhooks.signing import signed
 # What is known of an endpoint is read again after so long.
 FRESH_SECONDS = 1.0
 KNOWN_MAX = 10_000
-SPREAD_SECONDS = 300.0
 BY = "holdfast"
 
 REFUSED = "WEBHOOK_ADDRESS_REFUSED"
@@ -104,8 +103,7 @@ class _Desk:
             return Fail(DISABLED, f"endpoint {endpoint} is disabled: {target.disabled_because}"), False
         left = target.left_alone_for()
         if left and not probe:
-            # The longer it has waited, the less often it asks: a backlog must not wake as one.
-            return Snooze(left + random.uniform(0, min(2.0**task.polls, SPREAD_SECONDS))), False
+            return Snooze(until_asked_again(left, task.polls)), False
         return target, probe
 
     async def close(self) -> None:

@@ -16,6 +16,8 @@ RETRY_AFTER_SECONDS_MAX = 3_600.0
 BREAK_AFTER = 5
 BREAK_SECONDS = 10.0
 BREAK_SECONDS_MAX = 600.0
+# What waits for such an endpoint comes back within so long after it, and not all at once.
+SPREAD_SECONDS_MAX = 300.0
 # A delivery that tries whether it is well again has so long to say so.
 PROBE_SECONDS = 30.0
 DISABLE_AFTER_DAYS = 5
@@ -30,6 +32,15 @@ def delay(attempt: int, retry_after: str | None = None, now: datetime | None = N
         usual *= random.uniform(1 - JITTER, 1 + JITTER)
     asked = _asked_for(retry_after, now or datetime.now(UTC))
     return usual if asked is None else max(usual, min(asked, RETRY_AFTER_SECONDS_MAX))
+
+
+def until_asked_again(left: float, polls: int) -> float:
+    """Seconds until a delivery asks again for an endpoint that is left alone for so long.
+
+    A backlog must not wake as one, or healthy endpoints wait behind it: it comes back over as long as it had
+    to wait, and the more often it has asked, the less often it asks.
+    """
+    return left + random.uniform(0, min(max(left, 2.0**polls), SPREAD_SECONDS_MAX))
 
 
 def _asked_for(retry_after: str | None, now: datetime) -> float | None:
