@@ -5,6 +5,7 @@ python -m tests.console.stage URL [--dead 1000000]      into an empty, migrated 
 
 import argparse
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 from holdfast.config import Settings
 from holdfast.core.limit import Limit, Scope
@@ -15,6 +16,7 @@ from holdfast.ops.plans import Plans
 from holdfast.store.limits import Limits
 from holdfast.store.migrate import migrate_up
 from holdfast.store.operate import Operator
+from holdfast.store.partitions import ensure_partitions
 from holdfast.store.pool import Conn, connect
 from holdfast.store.sql import load
 from holdfast.store.upkeep import Upkeep
@@ -36,6 +38,8 @@ from generate_series(1, %(many)s::integer) n
 
 async def seed(conn: Conn, settings: Settings, dead: int = 0) -> None:
     """Fill a database that has nothing in it."""
+    # The night begins up to half an hour ago, which after midnight is yesterday.
+    await ensure_partitions(conn, settings.schema_name, datetime.now(UTC).date() - timedelta(days=1))
     statements = load("stage.sql", settings.schema_name, "tests.console")
     for statement in statements.values():
         # The file says %% where SQL says %, as all our statements do.

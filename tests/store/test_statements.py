@@ -86,4 +86,5 @@ async def test_what_takes_back_reads_running_once_however_many_were_lost(
     assert "rows=1000" in found, "all that the worker held"
     loops = re.findall(r"on running \w+ \(actual rows=\S+ loops=(\d+)\)", found)
     assert loops == ["1", "1"], found
-    assert "Index Scan using tasks_pkey" in found, found
+    # Each task by its key; by how many pages the statistics find in `tasks`, with a bitmap or without.
+    assert re.search(r"Index Scan (using|on) tasks_pkey", found), found
