@@ -48,6 +48,11 @@ FAULTS = (
         "claim-ignores-priority": Fault(
             SQL, "and c.priority = l.priority\n                and c.run_at", "and c.run_at"
         ),
+        "order-left-to-the-planner": Fault(
+            SQL,
+            "left join lateral (select c.paused_at, c.resumed_at from holdfast.queues c where c.name = l.queue offset 0) q on true",
+            "left join holdfast.queues q on q.name = l.queue",
+        ),
         "settle-aborts-its-caller": Fault(SETTLE, "if not rest and idle:", "if not rest:"),
         "gate-never-opens": Fault(
             SQL,

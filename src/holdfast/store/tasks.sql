@@ -1237,7 +1237,8 @@ with token as materialized (
                     else greatest(1, %(limit)s::integer * least(1, extract(epoch from now() - q.resumed_at) / 10))::integer end as most
             from unnest(%(queues)s::text[], %(priorities)s::smallint[], %(froms)s::timestamptz[], %(tos)s::timestamptz[])
                 as l (queue, priority, run_from, run_to)
-            left join holdfast.queues q on q.name = l.queue
+            -- Looked up range by range: a join would be free to give the ranges in any order.
+            left join lateral (select c.paused_at, c.resumed_at from holdfast.queues c where c.name = l.queue offset 0) q on true
             where q.paused_at is null
         ) l
         cross join lateral (
