@@ -89,7 +89,11 @@ async def test_t11_the_wizard_previews_by_the_reading_route_and_retries_what_is_
     await said(page, "2 are back at work")
     assert ("POST", "tasks/dead-letters/retry") in asked
     await expect(table.get_by_role("row")).to_have_count(4)
-    assert [await console.world.state(str(task_id)) for task_id in chosen] == [State.COMPLETED] * 2
+
+    async def completed() -> bool:
+        return [await console.world.state(str(task_id)) for task_id in chosen] == [State.COMPLETED] * 2
+
+    await until_true(completed, 60, "both to complete")
     # All of the page at once.
     await ticks.nth(0).check()
     await expect(page.locator(".selection")).to_contain_text("3 selected")
