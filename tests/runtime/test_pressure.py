@@ -41,9 +41,10 @@ async def test_a_rate_is_never_exceeded_by_more_than_its_burst() -> None:
 @pytest.mark.alone
 @pytest.mark.catches("weights-ignored")
 async def test_shares_follow_weights_while_workers_die() -> None:
-    report = await scene("fairness", 6_000, 2)
+    # Turns are by lot: over 6,000 tasks a share differs by 1.4 % between runs, and so now and then by more.
+    report = await scene("fairness", 9_000, 2)
     assert all(abs(share - 1) < 0.05 for share in report["share over weight"].values()), report
-    assert report["starts before the newcomer"] <= 40
+    assert report["starts before the newcomer"] <= 40, report
 
 
 @pytest.mark.alone
