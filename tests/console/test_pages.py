@@ -191,15 +191,15 @@ async def test_a_database_that_is_away_is_said_to_be_and_the_page_comes_back(
                 return "The database does not answer" in await page.locator(".verdict").inner_text()
 
             # Whoever looks is told, without asking, and sees the last figures.
-            await until_true(told, 60, "the verdict")
+            await until_true(told, 30, "the verdict")
             await expect(page.locator(".live")).to_contain_text("Not connected")
             await expect(page.locator(".tiles")).to_contain_text("Oldest ready")
             await page.get_by_role("link", name="Workers").first.click()
-            await expect(page.locator("main")).to_contain_text("The database does not answer", timeout=60_000)
+            await expect(page.locator("main")).to_contain_text("The database does not answer", timeout=30_000)
             await page.go_back()
         finally:
             await keeper.execute(f'alter database "{name}" allow_connections true')
-    await expect(page.locator(".verdict")).to_contain_text("Degraded", timeout=60_000)
+    await expect(page.locator(".verdict")).to_contain_text("Degraded", timeout=30_000)
     await console.world.conn.execute("delete from holdfast.ready; delete from holdfast.tasks")
 
 
