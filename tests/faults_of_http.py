@@ -112,6 +112,12 @@ HTTP = {
     "totals-forgotten": Fault(
         "store/counts.sql", "set tasks = t.tasks + excluded.tasks", "set tasks = excluded.tasks"
     ),
+    "silence-is-waited-out": Fault(
+        "http/service.py", "call_later(seconds, _hang_up", "call_later(600, _hang_up"
+    ),
+    "looks-ever-later": Fault(
+        "http/service.py", "reconnect_timeout=CONNECT_SECONDS", "reconnect_timeout=300"
+    ),
     "sample-not-shown": Fault("store/browse.py", "ready=larger(view.ready, ready)", "ready=view.ready"),
     "batch-waits-for-a-worker": Fault(
         "http/dead.py",

@@ -1,4 +1,4 @@
-"""A TCP proxy before PostgreSQL that can cut: at once, or after a request and before its answer."""
+"""A TCP proxy before PostgreSQL that can cut: at once, before an answer, or in silence."""
 
 import asyncio
 import random
@@ -18,6 +18,9 @@ class Proxy:
         self._loop = asyncio.new_event_loop()
         self._pairs: set[Pair] = set()
         self.cuts = 0
+        # Whatever comes is swallowed, and nobody is told; whoever comes is turned away.
+        self.silent = False
+        self.refusing = False
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
     def start(self) -> None:
@@ -61,6 +64,9 @@ class Proxy:
         self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.refusing:
+            writer.transport.abort()
+            return
         try:
             up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._upstream)
         except OSError:
@@ -103,6 +109,8 @@ class Pair:
                     # The server has answered, so it has committed; the client never hears of it.
                     self._proxy.cuts += 1
                     return
+                if self._proxy.silent:
+                    continue
                 writer.write(data)
                 await writer.drain()
 
