@@ -1,6 +1,6 @@
 """Does it stay fast? The closed loop beside an old snapshot, large tables and slow transactions.
 
-    python -m benchmarks.decay --write docs/benchmarks/decay.json            everything, about 20 minutes
+    python -m benchmarks.decay --write docs/benchmarks/decay.json            everything, about 25 minutes
     python -m benchmarks.decay --only snapshot --held 60                     one of them, shorter
 
 Large tables are measured against empty ones in turn (ABAB): two installations of Holdfast stand in one
@@ -142,12 +142,15 @@ def measure_snapshot(url: str, before: float, held: float, after: float) -> dict
     first, last = int(before / 5) + 1, int((before + held) / 5)
     calm, under = windows[1 : first - 1], windows[first:last]
     rate = statistics.median(calm)
+    # As long without the snapshot as with it: what the worst of so many windows is by itself.
     return {
         "held_seconds": held,
         "before": round(rate),
         "while_held": round(statistics.median(under)),
         "worst_window": round(min(under)),
         "worst_over_before": round(min(under) / rate, 3),
+        "worst_before_over_before": round(min(calm) / rate, 3),
+        "worst_over_worst_before": round(min(under) / min(calm), 3),
         "median_over_before": round(statistics.median(under) / rate, 3),
         "windows": [round(window) for window in windows],
     }
@@ -223,7 +226,7 @@ def main() -> None:
             found["late commits"] = measure_late_commits(url)
             print(found["late commits"], flush=True)
         if chosen.only in (None, "snapshot"):
-            found["old snapshot"] = measure_snapshot(url, 30, chosen.held, 20)
+            found["old snapshot"] = measure_snapshot(url, chosen.held, chosen.held, 20)
             print(found["old snapshot"], flush=True)
         if chosen.only in (None, "burdens"):
             found["burdens"] = measure_burdens(url, chosen.seconds, chosen.pairs)
