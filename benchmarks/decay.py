@@ -127,22 +127,24 @@ def old_snapshot(url: str) -> Iterator[None]:
         yield
 
 
-def measure_snapshot(url: str, before: float, held: float, after: float) -> dict[str, object]:
-    """Rates in windows of five seconds, before, while and after a reader holds an old snapshot."""
-    total = before + held + after
+def measure_snapshot(url: str, held: float, after: float) -> dict[str, object]:
+    """Rates in windows of five seconds, before, while and after a reader holds an old snapshot.
+
+    As long without it as with it: so one sees what the worst of so many windows is by itself.
+    """
+    total = held + held + after
     done: list[list[int]] = []
     loop = threading.Thread(target=lambda: done.append(run(Loop(url, "holdfast", total)).windows))
     loop.start()
     # The loop's own processes take about a second to start; windows on the edge are left out below.
-    time.sleep(before + 1)
+    time.sleep(held + 1)
     with old_snapshot(url):
         time.sleep(held)
     loop.join()
     windows = [count / 5 for count in done[0]]
-    first, last = int(before / 5) + 1, int((before + held) / 5)
+    first, last = int(held / 5) + 1, int((held + held) / 5)
     calm, under = windows[1 : first - 1], windows[first:last]
     rate = statistics.median(calm)
-    # As long without the snapshot as with it: what the worst of so many windows is by itself.
     return {
         "held_seconds": held,
         "before": round(rate),
@@ -150,7 +152,6 @@ def measure_snapshot(url: str, before: float, held: float, after: float) -> dict
         "worst_window": round(min(under)),
         "worst_over_before": round(min(under) / rate, 3),
         "worst_before_over_before": round(min(calm) / rate, 3),
-        "worst_over_worst_before": round(min(under) / min(calm), 3),
         "median_over_before": round(statistics.median(under) / rate, 3),
         "windows": [round(window) for window in windows],
     }
@@ -226,7 +227,7 @@ def main() -> None:
             found["late commits"] = measure_late_commits(url)
             print(found["late commits"], flush=True)
         if chosen.only in (None, "snapshot"):
-            found["old snapshot"] = measure_snapshot(url, chosen.held, chosen.held, 20)
+            found["old snapshot"] = measure_snapshot(url, chosen.held, 20)
             print(found["old snapshot"], flush=True)
         if chosen.only in (None, "burdens"):
             found["burdens"] = measure_burdens(url, chosen.seconds, chosen.pairs)

@@ -151,7 +151,7 @@ def pgbouncer(url: str) -> Iterator[str]:
         f"[databases]\n* = host=127.0.0.1 port={upstream['port']} user=postgres\n"
         f"[pgbouncer]\nlisten_addr=127.0.0.1\nlisten_port={port}\nunix_socket_dir=\n"
         "auth_type=any\npool_mode=transaction\nmax_client_conn=500\ndefault_pool_size=20\n"
-        "server_fast_close=1\nserver_idle_timeout=1\nquery_wait_timeout=10\n"
+        "server_fast_close=1\nserver_idle_timeout=1\n"
     )
     user = "postgres" if os.geteuid() == 0 else None
     if user is not None:

@@ -115,6 +115,9 @@ HTTP = {
     "silence-is-waited-out": Fault(
         "http/service.py", "call_later(seconds, _hang_up", "call_later(600, _hang_up"
     ),
+    "silence-in-the-middle-is-waited-out": Fault(
+        "http/service.py", "_answering(conn, REQUEST_SECONDS)", "_answering(conn, 600.0)"
+    ),
     "looks-ever-later": Fault(
         "http/service.py", "reconnect_timeout=CONNECT_SECONDS", "reconnect_timeout=300"
     ),
