@@ -69,8 +69,12 @@ HTTP = {
     "partial-unsaid": Fault(
         "store/browse.py", "Found(items, edge[0], partial=True)", "Found(items, edge[0])"
     ),
-    "watchers-hold-it-up": Fault(
-        "cli/api.py", "timeout_graceful_shutdown=LEAVE_SECONDS", "timeout_graceful_shutdown=None"
+    "watchers-hold-it-up": Fault("http/serving.py", "        self._live.end()\n", ""),
+    "leaves-when-all-is-answered": Fault(
+        "http/serving.py", "timeout_graceful_shutdown=LEAVE_SECONDS", "timeout_graceful_shutdown=None"
+    ),
+    "told-twice-breaks-off": Fault(
+        "http/serving.py", "        if not self.should_exit:\n", "        if True:\n"
     ),
     "report-by-anybody": Fault(
         "store/tasks.sql",

@@ -4,12 +4,10 @@ import asyncio
 import json
 
 import httpx
-import pytest
 
 from holdfast.http.live import Live
 from holdfast.ops.tokens import Role
-from tests.http_api.conftest import Api, serving
-from tests.world import World
+from tests.http_api.conftest import Api
 
 
 async def test_whoever_watches_is_told_how_things_stand_and_when_that_changes(
@@ -30,16 +28,6 @@ async def test_whoever_watches_is_told_how_things_stand_and_when_that_changes(
             async for board in boards:
                 if any(queue["name"] == "money" and queue["ready"] == 1 for queue in board["queues"]):
                     break
-
-
-@pytest.mark.catches("watchers-hold-it-up")
-async def test_whoever_watches_does_not_hold_up_the_end_of_the_api(world: World, url: str) -> None:
-    async with serving(world, url) as (client, process), client.stream("GET", "/api/live") as stream:
-        # Held by name: a client that lets go of the lines lets go of the connection.
-        lines = stream.aiter_lines()
-        assert await anext(lines) == "event: board"
-        process.terminate()
-        assert await asyncio.to_thread(process.wait, 10) in {0, -15}
 
 
 async def test_one_look_ends_by_itself_and_needs_a_role(api: Api) -> None:

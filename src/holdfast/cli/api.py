@@ -18,7 +18,6 @@ from holdfast.store.pool import Conn
 HOST = "127.0.0.1"
 PORT = 8_410
 RATE = 50.0
-LEAVE_SECONDS = 3
 
 
 async def _nothing(_: Conn, __: Settings) -> None:
@@ -59,10 +58,9 @@ def api(  # noqa: PLR0913 (one for each option)
 ) -> None:
     """Serve the HTTP API; `holdfast token create` makes a token for it."""
     try:
-        import uvicorn
-
         from holdfast.http.application import create
         from holdfast.http.service import Auth, Proxy
+        from holdfast.http.serving import serve
     except ImportError as error:
         raise Misused(f"the HTTP API needs what holdfast[api] installs: {error}") from error
     if no_auth and not _is_loopback(host):
@@ -83,17 +81,7 @@ def api(  # noqa: PLR0913 (one for each option)
     _can_listen(host, port)
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     sys.stderr.write(f"holdfast: the API is at {address}/api, its console at {address}/ops\n")
-    # Whom a proxy speaks for is asked of no header but its own: uvicorn must not take the address from one.
-    uvicorn.run(
-        made,
-        host=host,
-        port=port,
-        log_level="warning",
-        server_header=False,
-        proxy_headers=False,
-        # Those who watch a stream do not hold it up.
-        timeout_graceful_shutdown=LEAVE_SECONDS,
-    )
+    serve(made, host, port)
 
 
 def _can_listen(host: str, port: int) -> None:

@@ -50,10 +50,16 @@ class Live:
         self._watchers: set[asyncio.Queue[str]] = set()
         self._looking: asyncio.Task[None] | None = None
         self._last: str | None = None
+        self._ended = False
 
     def full(self) -> bool:
         """Whether nobody more can watch."""
         return len(self._watchers) >= self._most
+
+    def end(self) -> None:
+        """Let all who watch go: this process leaves, and they ask the one that comes after it."""
+        self._ended = True
+        self._tell(": goodbye\n\n")
 
     async def stream(self, first: str, seconds: float) -> AsyncIterator[str]:
         """What was seen first, and what is seen whenever that changes."""
@@ -64,7 +70,7 @@ class Live:
             yield first
             if self._looking is None or self._looking.done():
                 self._looking = asyncio.create_task(self._look_on())
-            while (left := until - time.monotonic()) > 0:
+            while not self._ended and (left := until - time.monotonic()) > 0:
                 try:
                     yield await asyncio.wait_for(waiting.get(), min(left, BREATH_SECONDS))
                 except TimeoutError:
@@ -85,11 +91,14 @@ class Live:
                 seen = AWAY
             if seen != self._last:
                 self._last = seen
-                for waiting in self._watchers:
-                    # Whoever reads slowly is told the newest.
-                    with suppress(asyncio.QueueEmpty):
-                        waiting.get_nowait()
-                    waiting.put_nowait(seen)
+                self._tell(seen)
+
+    def _tell(self, said: str) -> None:
+        for waiting in self._watchers:
+            # Whoever reads slowly is told the newest.
+            with suppress(asyncio.QueueEmpty):
+                waiting.get_nowait()
+            waiting.put_nowait(said)
 
     async def _look(self) -> str:
         service = self._service
