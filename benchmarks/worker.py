@@ -27,7 +27,8 @@ DRAIN_TASKS = 200_000
 BLAME_TASKS = 1_000_000
 BULK_TASKS = {"noop": 100_000, "row": 20_000}
 LATENCY_TASKS = 100
-IDLE_SECONDS = 20.0
+# One round of upkeep comes every minute.
+IDLE_SECONDS = 60.0
 ENQUEUE = """
 select from holdfast.enqueue_many(
     ids => array(select holdfast.uuid7() from generate_series(1, %(n)s)),

@@ -130,6 +130,23 @@ FLOW = {
         "    on conflict (bucket) do update set queue = excluded.queue, kind = excluded.kind\n    where (t.queue, t.kind) is distinct from (excluded.queue, excluded.kind);\n",
         "    on conflict (bucket) do nothing;\n",
     ),
+    "idle-blind-to-turns": Fault(
+        "store/claimer.py", "self._at_once(limit, turns=True)", "self._at_once(limit)"
+    ),
+    "idle-asks-twice": Fault("store/claimer.py", "(not whole and self._clock()", "(self._clock()"),
+    "look-blind-to-what-is-held": Fault(
+        "store/pending.sql",
+        "order by r.id desc limit 1) is not null or",
+        "order by r.id desc limit 1) is null and",
+    ),
+    "look-blind-to-gates": Fault("store/pending.sql", "b where b.kind is not null)", "b where false)"),
+    "look-blind-to-what-waits": Fault("store/pending.sql", "exists (select from holdfast.waiting)", "false"),
+    "look-blind-to-what-is-over": Fault(
+        "runtime/maintenance.py", '"expire": pending.over', '"expire": False'
+    ),
+    "lease-end-not-waited-for": Fault(
+        "runtime/maintenance.py", "WAKE_SECONDS if lease_ends is None else", "WAKE_SECONDS if True else"
+    ),
     "turn-of-any-kind": Fault(
         SQL,
         "        order by x.bucket, x.priority, x.position, x.id\n",

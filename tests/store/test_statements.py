@@ -59,14 +59,15 @@ async def test_the_hot_statements_read_no_table_whole(world: World, direct_url: 
         "tos": [lane.end for lane in lanes],
     }
     alone = {"limit": 100, "timeout": 600.0, "worker": world.worker}
-    at_once = {"at_once": 100, "known": [], "epoch": 0, "lowest": 0}
+    at_once = {"at_once": 100, "known": ["mail.send"], "epoch": 0, "lowest": 0, "turns": True}
     claim = await plan(conn, "claim", arrays | alone | at_once)
     assert "Index Scan using ready_pkey" in claim
     assert "Tid Scan on ready" in claim
+    assert "using turns_order" in claim
     complete = await plan(conn, "complete", {"ids": "{}", "fences": "{}", "results": None, "now": None})
     settle = await plan(conn, "settle", {"verdicts": "[]", "now": None})
     for hot in (claim, complete, settle):
-        assert not re.search(r"Seq Scan on (ready|running|tasks)\b", hot), hot
+        assert not re.search(r"Seq Scan on (ready|running|tasks|turns)\b", hot), hot
 
 
 @pytest.mark.catches("running-read-for-each-lost")

@@ -8,9 +8,11 @@ import pytest
 from holdfast.config import Settings
 from holdfast.core.limit import Limit, Scope
 from holdfast.core.task import NewTask
+from holdfast.store.claimer import Claimer
 from holdfast.store.floor import Floor
 from holdfast.store.limits import Limits
 from holdfast.store.turns import Turns
+from tests.asked import asked_of
 from tests.store.test_limits import claim_all
 from tests.world import World
 
@@ -111,3 +113,18 @@ async def test_a_slot_freed_while_its_bucket_is_served_is_not_forgotten(world: W
         await world.claim(worker=str(uuid4()))
     assert len(held) == 2
     await world.check()
+
+
+@pytest.mark.catches("idle-blind-to-turns", "idle-asks-twice")
+async def test_an_idle_claimer_asks_once_and_sees_a_turn_that_has_come(world: World) -> None:
+    conn = await world.open()
+    await world.register(world.worker)
+    now = [1_000.0]
+    claimer = Claimer(world.store, ["default"], world.worker, kinds=["fair"], clock=lambda: now[0])
+    assert await claimer.claim(conn, 10) == []
+    asked = asked_of(conn)
+    now[0] += 1
+    assert await claimer.claim(conn, 10) == []
+    assert len(asked) == 1, "\n\n".join(asked)
+    await keep(world, {"a": 3})
+    assert len(await claimer.claim(conn, 10, free=2)) == 2, "no more from there than can start at once"

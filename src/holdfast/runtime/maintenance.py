@@ -5,9 +5,10 @@ and asks again then, so that a dead holder is followed within moments.
 """
 
 import asyncio
+import math
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from uuid import uuid4
 
 import psycopg
@@ -35,24 +36,35 @@ UPKEEP_SECONDS = 60.0
 UPKEEP_SECONDS_MAX = 3_600.0
 CUT_OFF_SECONDS = 0.2
 FAILED_SECONDS = 5.0
-EXPIRE_SECONDS = 5.0
+EXPIRE_LIMIT = 1_000
 STIR_SECONDS = 5.0
-STIR_AGAIN_SECONDS = 0.05
-# The first schedule, follow-up or act of an operator for a while is noticed by then.
+# Where one go did not do it all.
+AGAIN_SECONDS = 0.05
+# What has become due, or has come for the first time for a while, is noticed by then.
 WAKE_SECONDS = 5.0
 RELEASE_SECONDS = 0.25
+WHEN_ASKED = math.inf
 
 
 class Maintenance:
-    """Reclaim, gates, schedules, follow-ups, expiry, plans, the audit, counts, retention, days."""
+    """Reclaim, gates, schedules, follow-ups, expiry, plans, the audit, counts, retention, days.
+
+    One look tells which of these there is cause for; `clock` is monotonic seconds.
+    """
 
     def __init__(
-        self, options: WorkerOptions, store: TaskStore, policies: Mapping[str, Policy], listen: Listener
+        self,
+        options: WorkerOptions,
+        store: TaskStore,
+        policies: Mapping[str, Policy],
+        listen: Listener,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._options = options
         self._store = store
         self._policies = policies
         self._listen = listen
+        self._clock = clock
         self._holder = str(uuid4())
         self._holding = False
         self._renew_at = 0.0
@@ -66,7 +78,17 @@ class Maintenance:
         self._followups = Followups(store.settings, listen)
         self._drivers = Drivers(store.settings, listen)
         self._audit = AuditWriter(store.settings, listen)
-        self._due = dict.fromkeys(("look", "gates", "wake", "stir", "expire"), 0.0)
+        self._chores = (
+            ("wake", self._wake),
+            ("release", self._release),
+            ("look", self._look),
+            ("gates", self._tend_gates),
+            ("stir", self._stir),
+            ("expire", self._expire),
+        )
+        self._due = {chore: 0.0 for chore, _ in self._chores}
+        # Chores for which the last look saw a cause.
+        self._called_for: frozenset[str] = frozenset()
         # A little shorter than the workers' own: what a dead tree held is taken back as soon as it may be.
         self._lease = max(1.0, options.lease_seconds * 0.8)
 
@@ -75,7 +97,7 @@ class Maintenance:
         backoff = Backoff()
         while True:
             try:
-                pause = await self._link.use(self._turn, deadline_seconds=60.0)
+                pause = await self._link.use(self.turn, deadline_seconds=60.0)
                 backoff.reset()
             except LinkLost:
                 self._renew_at = 0.0
@@ -109,71 +131,86 @@ class Maintenance:
         if self._holding:
             await self._link.use(lambda conn: self._store.leave_maintenance(conn, self._holder))
 
-    async def _turn(self, conn: Conn) -> float:
-        if time.monotonic() >= self._renew_at:
+    async def turn(self, conn: Conn) -> float:
+        """Do what is due, if these chores are ours; answers in how many seconds to come again."""
+        if self._clock() >= self._renew_at:
             held_before = self._holding
             self._holding, ends_in = await self._store.take_maintenance(conn, self._holder, self._lease)
             if not self._holding:
                 return min(ends_in, ASK_SECONDS_MAX) + random.uniform(0.05, 0.3)
             if not held_before:
                 await self._gates.restart(conn)
-            self._renew_at = time.monotonic() + self._lease / 3
+            self._renew_at = self._clock() + self._lease / 3
         next_look = self._renew_at
-        for chore, work in (
-            ("look", self._look),
-            ("gates", self._tend_gates),
-            ("wake", self._wake),
-            ("stir", self._stir),
-            ("expire", self._expire),
-        ):
-            if self._due[chore] <= time.monotonic():
+        for chore, work in self._chores:
+            if self._due[chore] <= self._clock():
                 # Set first: a chore that is cut off comes back soon.
-                self._due[chore] = time.monotonic() + CUT_OFF_SECONDS
+                self._due[chore] = self._clock() + CUT_OFF_SECONDS
                 try:
-                    self._due[chore] = time.monotonic() + await work(conn)
+                    self._due[chore] = self._clock() + await work(conn)
                 except psycopg.Error as error:
                     if conn.closed:
                         raise
                     # The other chores go on; this one comes back a little later.
                     self._listen(StatementFailed(f"maintenance: {chore}", str(error).strip()))
-                    self._due[chore] = time.monotonic() + FAILED_SECONDS
+                    self._due[chore] = self._clock() + FAILED_SECONDS
             next_look = min(next_look, self._due[chore])
-        return max(0.05, next_look - time.monotonic())
+        return max(0.05, next_look - self._clock())
+
+    async def _wake(self, conn: Conn) -> float:
+        """Look what there is to do and do the least of it; answers when to look again."""
+        pending = await look(conn, self._store.settings)
+        tick, lease_ends = pending.next_tick_seconds, pending.lease_ends_seconds
+        causes = {
+            "release": pending.followups,
+            "look": pending.held or (lease_ends is not None and lease_ends <= 0),
+            "gates": pending.aside,
+            "stir": pending.aside,
+            "expire": pending.over,
+        }
+        self._called_for = frozenset(chore for chore, cause in causes.items() if cause)
+        for chore in self._called_for:
+            # Those that are at it already keep their pace.
+            if self._due[chore] == WHEN_ASKED:
+                self._due[chore] = 0.0
+        if tick is not None and tick <= 0:
+            await self._schedules.fire(conn)
+        if pending.unsealed:
+            await self._audit.seal(conn)
+        for plan_id in pending.undriven:
+            await self._drivers.begin(conn, plan_id)
+        soonest = WAKE_SECONDS if lease_ends is None else min(max(lease_ends, 0.0) + 0.05, WAKE_SECONDS)
+        return soonest if tick is None else min(max(tick, CUT_OFF_SECONDS), soonest)
+
+    def _again(self, chore: str, seconds: float) -> float:
+        """Come back at this pace as long as there is a cause, and then when asked."""
+        return seconds if chore in self._called_for else WHEN_ASKED
+
+    async def _release(self, conn: Conn) -> float:
+        await self._followups.release(conn)
+        return self._again("release", RELEASE_SECONDS)
 
     async def _look(self, conn: Conn) -> float:
         """Take back what lost workers hold; answers when the next lease may end."""
         while True:
             taken = await self._store.reclaim(conn, self._policy, limit=RECLAIM_LIMIT)
             if len(taken.settled.accepted) < RECLAIM_LIMIT:
-                return min((taken.ends_in_seconds or LOOK_SECONDS) + 0.05, LOOK_SECONDS)
+                soon = min((taken.ends_in_seconds or LOOK_SECONDS) + 0.05, LOOK_SECONDS)
+                return self._again("look", soon)
 
     def _policy(self, kind: str) -> Policy:
         return self._policies.get(kind) or Policy(self._options.max_attempts)
 
     async def _tend_gates(self, conn: Conn) -> float:
         await self._gates.tend(conn, self._options.unroutable_seconds)
-        return GATES_SECONDS
-
-    async def _wake(self, conn: Conn) -> float:
-        """Do what one look shows to be due: ticks, follow-ups, seals, plans; answers when to look again."""
-        soonest, waiting, unsealed, undriven = await look(conn, self._store.settings)
-        if soonest is not None and soonest <= 0:
-            await self._schedules.fire(conn)
-        if waiting:
-            await self._followups.release(conn)
-        if unsealed:
-            await self._audit.seal(conn)
-        for plan_id in undriven:
-            await self._drivers.begin(conn, plan_id)
-        often = RELEASE_SECONDS if waiting else WAKE_SECONDS
-        return often if soonest is None else min(max(soonest, CUT_OFF_SECONDS), often)
+        return self._again("gates", GATES_SECONDS)
 
     async def _stir(self, conn: Conn) -> float:
         _, after = await self._store.leasing.stir(conn, self._stirred)
         self._stirred = after or ""
-        return STIR_AGAIN_SECONDS if after else STIR_SECONDS
+        return AGAIN_SECONDS if after else self._again("stir", STIR_SECONDS)
 
     async def _expire(self, conn: Conn) -> float:
-        await self._operator.expire(conn)
+        expired = await self._operator.expire(conn, EXPIRE_LIMIT)
         await self._operator.reopen(conn)
-        return EXPIRE_SECONDS
+        return AGAIN_SECONDS if len(expired) >= EXPIRE_LIMIT else WHEN_ASKED

@@ -20,6 +20,8 @@ ASIDE_SECONDS = 0.05
 WHOLE_SECONDS_MAX = 0.005
 WHOLE_AGAIN_SECONDS = 30.0
 PLANNED_LOOKS = 10
+# One slow look may be the machine's doing; it is the table's when they all are.
+SLOW_LOOKS = 3
 
 
 class Claimer:
@@ -57,6 +59,7 @@ class Claimer:
         self._idle = False
         self._whole_from = 0.0
         self._looks = 0
+        self._slow_looks = 0
 
     async def claim(self, conn: Conn, limit: int, free: int | None = None) -> list[Claim]:
         """Up to so many tasks, the oldest overlooked ones first.
@@ -81,7 +84,7 @@ class Claimer:
             claims += await self._swept(conn, max(1, limit // 2))
         room = (limit if free is None else min(free, limit)) - len(claims)
         freed: dict[str, int] = {}
-        if room > 0 and (hungry or self._clock() >= self._waiting_due_at):
+        if room > 0 and (hungry or (not whole and self._clock() >= self._waiting_due_at)):
             half = max(1, (limit - len(claims)) // 2)
             claims += await self._waiting(conn, min(room, half) if self._ready_gave else room)
             # Where it took all, ready was not looked at: next time it is.
@@ -91,16 +94,21 @@ class Claimer:
         # Where only slots want something, ready need not be asked again and again.
         if len(claims) < limit and not ((hungry or freed) and self._clock() < self._ready_due_at):
             rest = self._everything if whole else self._ready
-            claims += await rest(conn, limit - len(claims), self._at_once(limit - len(claims)))
+            claimed = await rest(conn, limit - len(claims))
+            claims += claimed.claims
+            room -= len(claimed.claims)
+            if claimed.turns and not hungry and room > 0:
+                claims += await self._waiting(conn, room)
         return claims
 
-    def _at_once(self, room: int) -> AtOnce:
-        return AtOnce(room, self._kinds, self._epoch, self.lowest.number)
+    def _at_once(self, room: int, *, turns: bool = False) -> AtOnce:
+        return AtOnce(room, self._kinds, self._epoch, self.lowest.number, turns)
 
-    async def _ready(self, conn: Conn, limit: int, at_once: AtOnce) -> Sequence[Claim]:
+    async def _ready(self, conn: Conn, limit: int) -> Claimed:
+        at_once = self._at_once(limit)
         claimed = await self._store.claim(conn, self.floor, self._worker, limit, self._timeout, at_once)
         await self._step_over(conn, claimed, self.floor.ranges(), limit)
-        return claimed.claims
+        return claimed
 
     async def _step_over(self, conn: Conn, claimed: Claimed, ranges: Sequence[Range], limit: int) -> None:
         """Where a claim met nothing but tasks behind buckets, move many more of them aside at once."""
@@ -115,19 +123,22 @@ class Claimer:
         if claimed.parked >= limit:
             await self._store.shunt(conn, ranges)
 
-    async def _everything(self, conn: Conn, limit: int, at_once: AtOnce) -> Sequence[Claim]:
-        """Look from the very beginning: while idle that is one statement instead of three."""
+    async def _everything(self, conn: Conn, limit: int) -> Claimed:
+        """Look from the very beginning, and for turns: while idle one statement does for three."""
         began = self._clock()
         ranges = [Range(r.queue, r.priority, BEGINNING, END) for r in self.floor.ranges()]
+        at_once = self._at_once(limit, turns=True)
         claimed = await self._store.claim_ranges(conn, ranges, self._worker, limit, self._timeout, at_once)
         await self._step_over(conn, claimed, ranges, limit)
         self._looks += 1
         took = self._clock() - began
         # The first looks of a connection are planned anew each time, which says nothing about the table.
-        if took > WHOLE_SECONDS_MAX * (1 if self._looks > PLANNED_LOOKS else 10):
+        slow = took > WHOLE_SECONDS_MAX * (1 if self._looks > PLANNED_LOOKS else 10)
+        self._slow_looks = self._slow_looks + 1 if slow else 0
+        if self._slow_looks >= SLOW_LOOKS:
             # Too many dead entries at the head: the floor and the sweep do better for a while.
             self._whole_from = self._clock() + WHOLE_AGAIN_SECONDS
-        return claimed.claims
+        return claimed
 
     async def _waiting(self, conn: Conn, limit: int) -> Sequence[Claim]:
         claims = await self._store.leasing.claim_waiting(

@@ -20,12 +20,16 @@ START_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class AtOnce:
-    """How many tasks, of which kinds, a claim may start at once though a limit counts them."""
+    """How many tasks, of which kinds, a claim may start at once though a limit counts them.
+
+    With `turns` it also tells whether any that wait have their turn.
+    """
 
     tasks: int = 0
     kinds: Sequence[str] = ()
     epoch: int = 0
     lowest: int = 0
+    turns: bool = False
 
 
 NOTHING_AT_ONCE = AtOnce()

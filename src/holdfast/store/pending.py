@@ -10,12 +10,16 @@ from holdfast.store.sql import load
 
 
 class Pending(NamedTuple):
-    """Ticks, follow-ups, seals, plans."""
+    """Ticks, follow-ups, seals, plans, leases, what is held, what stands aside, what is over."""
 
     next_tick_seconds: float | None
     followups: bool
     unsealed: bool
     undriven: Sequence[str]
+    lease_ends_seconds: float | None
+    held: bool
+    aside: bool
+    over: bool
 
 
 async def look(conn: Conn, settings: Settings, now: datetime | None = None) -> Pending:

@@ -1,6 +1,8 @@
 -- name: pending
 -- What maintenance has to do soon, in one look: in how many seconds the next tick of a schedule comes, whether
--- tasks wait for others to end, whether the audit has something to seal, and which plans nobody drives.
+-- tasks wait for others to end, whether the audit has something to seal, which plans nobody drives, in how many
+-- seconds the next lease of a worker ends, whether anybody holds tasks or slots, whether tasks stand behind
+-- buckets or gates before kinds, and whether the time of a task or of a pause is over.
 select
     (select extract(epoch from min(s.next_at) - %(now)s)::double precision from holdfast.schedules s where s.paused_at is null),
     exists (select from holdfast.followups f where f.released_at is null),
@@ -13,4 +15,15 @@ select
                 select from holdfast.tasks t
                 where t.subject = p.id::text and t.queue = 'holdfast' and (t.mark is null or t.mark = 'paused')
             )
-    );
+    ),
+    (select extract(epoch from min(w.lease_expires_at) - now())::double precision from holdfast.workers w where w.lost_at is null),
+    -- The latest is the likeliest to be there: beside an old snapshot those before it may all be dead.
+    (select true from holdfast.running r order by r.id desc limit 1) is not null or exists (select from holdfast.slots),
+    exists (select from holdfast.waiting) or exists (select from holdfast.buckets b where b.kind is not null),
+    exists (
+        select from holdfast.tasks t
+        where t.expires_at <= now() and t.expires_at is not null and t.mark is distinct from 'failed' and t.mark is distinct from 'cancelled'
+            and not exists (select from holdfast.running r where r.id = t.id)
+    )
+    or exists (select from holdfast.buckets b where b.paused_until <= now())
+    or exists (select from holdfast.queues q where q.paused_until <= now() or q.resumed_at < now() - interval '10 s' and q.paused_at is null);

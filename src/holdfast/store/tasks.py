@@ -40,10 +40,11 @@ _IN_TIME = attrgetter("run_at", "id")
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What a claim took, and what it moved behind buckets on the way."""
+    """What a claim took, what it moved behind buckets on the way, and whether it saw a bucket's turn."""
 
     claims: Sequence[Claim]
     parked: int
+    turns: bool
     seen: Snapshot
     paused: frozenset[str]
 
@@ -115,6 +116,7 @@ class TaskStore:
             "known": list(at_once.kinds),
             "epoch": at_once.epoch,
             "lowest": at_once.lowest,
+            "turns": at_once.turns,
         }
         cursor = await conn.execute(self._sql["claim"], values)
         head, *rows = await cursor.fetchall()
@@ -129,7 +131,7 @@ class TaskStore:
         parked: int = head[16]
         if parked:
             self.listen(TasksParked(parked))
-        return Claimed(claims, parked, seen, frozenset(json.loads(head[5] or "[]")))
+        return Claimed(claims, parked, bool(head[21]), seen, frozenset(json.loads(head[5] or "[]")))
 
     async def shunt(self, conn: Conn, ranges: Sequence[Range], limit: int = SHUNT_LIMIT) -> int:
         """Move tasks that stand behind buckets out of the way of claims, many at a time."""

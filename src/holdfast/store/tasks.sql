@@ -1222,8 +1222,8 @@ order by b.nth;
 -- Takes up to `limit` tasks out of ready, range by range in the order given (one range per queue and
 -- priority, from its floor), under one new fence. Tasks that stand behind a bucket go to waiting
 -- instead, except for those that may start at once. The first row tells what the caller's floor needs: the oldest number that the snapshot could
--- not see, this claim's own number where it took something, when it began, and which queues it left
--- out because they are paused.
+-- not see, this claim's own number where it took something, when it began, which queues it left
+-- out because they are paused, and, for those who ask, whether a bucket's turn has come.
 with token as materialized (
     select nextval('holdfast.fence') as fence
 ), picked as (
@@ -1307,7 +1307,7 @@ with token as materialized (
     ) p
     returning id, fence
 )
--- The first row, with its values in the places of fence, payload, enqueued_at, attempts and polls.
+-- The first row, with its values in the places of fence, payload, enqueued_at, attempts, polls and alone.
 select
     null, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, null, null, null,
     (
@@ -1315,7 +1315,13 @@ select
         where (q.paused_at is not null or q.resumed_at is not null) and q.name = any (%(queues)s::text[])
     ),
     null, null, now(), null, null, null, null, null, null, null, (select t.tasks from turned t), null, null,
-    case when exists (select from picked) then pg_current_xact_id()::text::bigint end, null, null, null
+    case when exists (select from picked) then pg_current_xact_id()::text::bigint end, null,
+    case when %(turns)s::boolean then exists (
+        select from holdfast.turns t
+        where t.queue = any (%(queues)s::text[]) and t.kind = any (%(known)s::text[])
+            and t.turn <= (extract(epoch from clock_timestamp()) * 1000000)::bigint
+    ) end,
+    null
 union all
 select
     t.id::text, s.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,

@@ -1,0 +1,136 @@
+"""The chores of an installation: one look while there is nothing to do, and each of them when there is."""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from holdfast.core.limit import Limit, Scope
+from holdfast.core.outcome import Complete
+from holdfast.core.state import State
+from holdfast.runtime.maintenance import WAKE_SECONDS, Maintenance
+from holdfast.runtime.options import WorkerOptions
+from holdfast.store.limits import Limits
+from holdfast.store.pool import Conn
+from tests.asked import asked_of
+from tests.world import World
+
+
+class Keeper:
+    """Maintenance with a clock that moves by hand."""
+
+    def __init__(self, world: World, conn: Conn) -> None:
+        self._now = 1_000.0
+        self._conn = conn
+        options = WorkerOptions(world.url, lease_seconds=3_600.0, unroutable_seconds=0.0)
+        self._maintenance = Maintenance(options, world.store, {}, world.store.listen, self._clock)
+
+    def _clock(self) -> float:
+        return self._now
+
+    async def turn(self) -> float:
+        """What is due now; answers for how long it rests."""
+        return await self._maintenance.turn(self._conn)
+
+    async def rest(self, pause: float) -> None:
+        """Wait so long, then do what is due."""
+        self._now += pause
+        await self.turn()
+
+
+@pytest.fixture
+async def keeper(world: World) -> Keeper:
+    keeper = Keeper(world, await world.open())
+    await keeper.turn()
+    return keeper
+
+
+async def test_an_installation_with_nothing_to_do_is_asked_once_in_a_while(world: World) -> None:
+    conn = await world.open()
+    await world.register(world.worker)
+    keeper = Keeper(world, conn)
+    pause = await keeper.turn()
+    assert pause == pytest.approx(WAKE_SECONDS, abs=0.1)
+    asked = asked_of(conn)
+    for _ in range(3):
+        await keeper.rest(pause)
+    assert len(asked) == 3, "\n\n".join(asked)
+
+
+async def silent_worker(world: World) -> tuple[str, State]:
+    task = await world.enqueue()
+    await world.claim_one()
+    await world.lapse(world.worker)
+    return task, State.QUEUED
+
+
+async def stuck_task(world: World) -> tuple[str, State]:
+    task = await world.enqueue()
+    await world.claim_one()
+    await world.conn.execute("update holdfast.running set deadline_at = now() - interval '1 minute'")
+    return task, State.QUEUED
+
+
+async def late_task(world: World) -> tuple[str, State]:
+    past = datetime.now(UTC) - timedelta(seconds=1)
+    return await world.enqueue(run_at=past - timedelta(seconds=1), expires_at=past), State.CANCELLED
+
+
+async def unknown_kind(world: World) -> tuple[str, State]:
+    task = await world.enqueue("nobody.knows")
+    await world.register(world.worker, kinds=["mail.send"])
+    await world.gates.gate(world.conn, "nobody.knows")
+    assert await world.claim(kinds=["mail.send"]) == []
+    return task, State.FAILED
+
+
+@pytest.mark.catches("look-blind-to-what-is-held", "look-blind-to-what-is-over")
+@pytest.mark.parametrize("trouble", [silent_worker, stuck_task, late_task, unknown_kind])
+async def test_what_the_look_shows_is_done_in_the_same_turn(
+    world: World, keeper: Keeper, trouble: Callable[[World], Awaitable[tuple[str, State]]]
+) -> None:
+    task, state = await trouble(world)
+    await keeper.rest(WAKE_SECONDS)
+    # A gate is marked first, and what waits before it ends when its grace is over.
+    await keeper.rest(WAKE_SECONDS)
+    assert await world.state(task) is state
+    await world.check()
+
+
+@pytest.mark.catches("look-blind-to-what-is-over")
+async def test_the_pause_of_a_kind_ends_on_time(world: World, keeper: Keeper) -> None:
+    until = datetime.now(UTC) - timedelta(seconds=1)
+    await world.operator.close_kind(world.conn, "mail.send", "provider down", until=until)
+    await keeper.rest(WAKE_SECONDS)
+    assert await world.rows_of("buckets", "paused_at") == [(None,)]
+
+
+@pytest.mark.catches("look-blind-to-gates")
+async def test_a_gate_that_everybody_passes_is_opened(world: World, keeper: Keeper) -> None:
+    await world.register(world.worker, kinds=["mail.send"])
+    await world.gates.gate(world.conn, "mail.send")
+    await keeper.rest(WAKE_SECONDS)
+    assert await world.rows("buckets") == 0
+
+
+@pytest.mark.catches("look-blind-to-what-waits")
+async def test_a_bucket_without_a_turn_gets_one(world: World, keeper: Keeper) -> None:
+    await world.register(world.worker, kinds=["mail.send"])
+    await Limits(world.store.settings, by="ada").set(world.conn, Scope.KEY, "fair/tenant=a", Limit(running=1))
+    first, second = [await world.enqueue(bucket="fair/tenant=a") for _ in range(2)]
+    claim = await world.claim_one()
+    assert claim.id == first
+    await world.claim()
+    await world.settle((claim, Complete()))
+    # Whoever should have offered it died.
+    await world.conn.execute("delete from holdfast.turns")
+    await keeper.rest(WAKE_SECONDS)
+    assert (await world.claim_one()).id == second
+
+
+@pytest.mark.catches("lease-end-not-waited-for")
+async def test_the_end_of_a_lease_is_waited_for(world: World, keeper: Keeper) -> None:
+    await world.register(world.worker)
+    await world.conn.execute("update holdfast.workers set lease_expires_at = now() + interval '2 s'")
+    await keeper.rest(WAKE_SECONDS)
+    assert await keeper.turn() == pytest.approx(2.05, abs=1.0)
