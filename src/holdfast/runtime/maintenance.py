@@ -33,6 +33,8 @@ ASK_SECONDS_MAX = 5.0
 LOOK_SECONDS = 5.0
 GATES_SECONDS = 2.0
 UPKEEP_SECONDS = 60.0
+# Days and retention are looked at in every so many rounds.
+UPKEEP_WHOLE_EVERY = 10
 UPKEEP_SECONDS_MAX = 3_600.0
 CUT_OFF_SECONDS = 0.2
 FAILED_SECONDS = 5.0
@@ -113,12 +115,15 @@ class Maintenance:
 
     async def keep_up(self) -> None:
         """Days, retention and counts, beside the others: they may wait for somebody who reads for an hour."""
+        rounds = 0
         while True:
             if not self._holding:
                 await asyncio.sleep(1.0)
                 continue
+            work = self._upkeep.often if rounds % UPKEEP_WHOLE_EVERY else self._upkeep.run
             try:
-                await self._slow_link.use(self._upkeep.run, deadline_seconds=UPKEEP_SECONDS_MAX)
+                await self._slow_link.use(work, deadline_seconds=UPKEEP_SECONDS_MAX)
+                rounds += 1
             except LinkLost:
                 pass
             except psycopg.Error as error:
@@ -187,8 +192,7 @@ class Maintenance:
         return seconds if chore in self._called_for else WHEN_ASKED
 
     async def _release(self, conn: Conn) -> float:
-        await self._followups.release(conn)
-        return self._again("release", RELEASE_SECONDS)
+        return RELEASE_SECONDS if await self._followups.release(conn) else WHEN_ASKED
 
     async def _look(self, conn: Conn) -> float:
         """Take back what lost workers hold; answers when the next lease may end."""

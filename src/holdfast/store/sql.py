@@ -12,6 +12,8 @@ from typing import LiteralString
 STORE = "holdfast.store"
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _PIECE = re.compile(r"^-- piece: (\w+)\n", re.MULTILINE)
+# After a comma that is followed by whole literals only, and so does not stand in one.
+_BLANK = re.compile(r", (?=[^']*(?:'[^']*'[^']*)*$)")
 _SCHEMA = re.compile(r"\bholdfast(?=\.)|(?<=\bschema )holdfast\b")
 
 
@@ -37,13 +39,14 @@ def _named(mark: re.Pattern[str], text: str) -> dict[str, str]:
 
 
 def _as_sent(name: str, body: str) -> str:
-    """Without comments and indentation, which the driver would carry along with every call.
+    """Without comments, indentation and blanks after commas: the driver carries each call's text along.
 
+    And what is longer than 4,096 characters it parses anew with every call.
     Functions keep theirs: whoever looks at the database may want to read them.
     """
     if name.startswith("install_"):
         return body.strip()
-    lines = [line.strip() for line in body.splitlines()]
+    lines = [_BLANK.sub(",", line.strip()) for line in body.splitlines()]
     return "\n".join(line for line in lines if line and not line.startswith("--"))
 
 

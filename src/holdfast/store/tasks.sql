@@ -556,6 +556,24 @@ end
 $$;
 
 
+-- name: install_has_turn
+-- Whether a bucket's turn has come, in one of these queues and of one of these kinds.
+create or replace function holdfast.has_turn(queues text[], kinds text[]) returns boolean
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+begin
+    return exists (
+        select from holdfast.turns t
+        where t.queue = any (queues) and t.kind = any (kinds) and t.turn <= (extract(epoch from clock_timestamp()) * 1000000)::bigint
+    );
+end
+$$;
+
+
 -- name: install_free_slots
 -- Gives slots back. Only those of the worker's present epoch: an older connection of its own may still be
 -- at work, and what that one frees was counted away already. Below `lowest` no slots are leased: see slots_floor.
@@ -1233,8 +1251,7 @@ with token as materialized (
         from (
             select l.queue, l.priority, l.run_from, l.run_to,
                 -- A queue that was resumed is taken up in ten seconds, not in one rush.
-                case when q.resumed_at is null then %(limit)s::integer
-                    else greatest(1, %(limit)s::integer * least(1, extract(epoch from now() - q.resumed_at) / 10))::integer end as most
+                greatest(1, %(limit)s::int * least(1, extract(epoch from now() - q.resumed_at) / 10))::int as most
             from unnest(%(queues)s::text[], %(priorities)s::smallint[], %(froms)s::timestamptz[], %(tos)s::timestamptz[])
                 as l (queue, priority, run_from, run_to)
             -- Looked up range by range: a join would be free to give the ranges in any order.
@@ -1277,12 +1294,12 @@ with token as materialized (
             select array_agg(p.bucket order by p.priority, p.run_at, p.id) from placed p
             where p.position is null and not p.shut and p.kind = any (%(known)s::text[])
         ),
-        %(worker)s::uuid, %(epoch)s::integer, %(at_once)s::integer, %(lowest)s::bigint
+        %(worker)s::uuid, %(epoch)s::int, %(at_once)s::int, %(lowest)s::int8
     ) l
 ), waits as (
     insert into holdfast.waiting (position, id, timeout_seconds, priority, bucket, queue, kind)
     select
-        coalesce(p.position, (extract(epoch from p.run_at) * 1000000)::bigint), p.id, p.timeout_seconds,
+        coalesce(p.position, (extract(epoch from p.run_at) * 1e6)::int8), p.id, p.timeout_seconds,
         case when p.position is null then p.priority else 0 end,
         coalesce(p.bucket, p.kind || '@' || p.queue), p.queue, p.kind
     from placed p
@@ -1290,7 +1307,7 @@ with token as materialized (
     where p.shut or p.nth > coalesce(l.slots, 0)
     returning bucket, priority, position, id, queue, kind
 ), turned as materialized (
-    select count(*)::integer as tasks, case when count(*) > 0 then holdfast.turn_over(
+    select count(*)::int as tasks, case when count(*) > 0 then holdfast.turn_over(
         array_agg(w.bucket), array_agg(w.priority), array_agg(w.position), array_agg(w.id), array_agg(w.queue), array_agg(w.kind)
     ) end
     from waits w
@@ -1298,7 +1315,7 @@ with token as materialized (
     insert into holdfast.running (id, fence, started_at, deadline_at, worker)
     select
         p.id, (select k.fence from token k), now(),
-        now() + make_interval(secs => coalesce(p.timeout_seconds, %(timeout)s::double precision)),
+        now() + make_interval(secs => coalesce(p.timeout_seconds, %(timeout)s::float8)),
         %(worker)s::uuid
     from (
         select s.id, s.timeout_seconds from seen s where not s.shut and s.bucket is null
@@ -1309,25 +1326,20 @@ with token as materialized (
 )
 -- The first row, with its values in the places of fence, payload, enqueued_at, attempts, polls and alone.
 select
-    null, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, null, null, null,
+    null, pg_snapshot_xmin(pg_current_snapshot())::text::int8, null, null, null,
     (
         select json_agg(q.name)::text from holdfast.queues q
         where (q.paused_at is not null or q.resumed_at is not null) and q.name = any (%(queues)s::text[])
     ),
     null, null, now(), null, null, null, null, null, null, null, (select t.tasks from turned t), null, null,
-    case when exists (select from picked) then pg_current_xact_id()::text::bigint end, null,
-    case when %(turns)s::boolean then exists (
-        select from holdfast.turns t
-        where t.queue = any (%(queues)s::text[]) and t.kind = any (%(known)s::text[])
-            and t.turn <= (extract(epoch from clock_timestamp()) * 1000000)::bigint
-    ) end,
-    null
+    case when exists (select from picked) then pg_current_xact_id()::text::int8 end, null,
+    case when %(turns)s::bool then holdfast.has_turn(%(queues)s::text[], %(known)s::text[]) end, null
 union all
 select
     t.id::text, s.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
     t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, t.bucket, t.max_attempts, t.timeout_seconds,
     t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.alone,
-    case when t.polls > 0 then array[extract(epoch from t.polling_since), t.progress, extract(epoch from t.progressed_at)]::double precision[] end
+    case when t.polls > 0 then array[extract(epoch from t.polling_since), t.progress, extract(epoch from t.progressed_at)]::float8[] end
 from started s
 cross join lateral (
     select c.* from holdfast.tasks c where c.id = s.id offset 0

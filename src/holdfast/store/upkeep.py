@@ -49,23 +49,12 @@ class Upkeep:
         """Everything once. What may wait for a reader, or needs the owner's rights, comes last."""
         today = now.date() if now is not None else None
         created = await ensure_partitions(conn, self._schema, today)
-        operator = self._operator
-        await _all(lambda: operator.prune_keys(conn, PRUNE_LIMIT), PRUNE_LIMIT)
-        await _all(lambda: operator.prune_rates(conn, PRUNE_LIMIT), PRUNE_LIMIT)
-        await operator.prune_cancel_requests(conn)
-        await self._followups.prune(conn)
-        await operator.prune_workers(conn)
-        await _all(
-            lambda: operator.prune_cancelled(conn, CANCELLED_DAYS, now=now, limit=PRUNE_LIMIT), PRUNE_LIMIT
-        )
-        await _all(lambda: self.roll_up(conn, now, ROLL_LIMIT), ROLL_LIMIT)
+        await self.often(conn, now)
+        await self._operator.prune_cancel_requests(conn)
+        await self._operator.prune_workers(conn)
         await conn.execute(self._sql["prune_minutes"], {"now": now, "days": MINUTES_DAYS})
-        await _all(lambda: self.roll_up_failures(conn, ROLL_LIMIT), ROLL_LIMIT)
         await conn.execute(self._failures["prune_failure_hours"], {"days": FAILURE_HOURS_DAYS})
-        await _all(lambda: self._answers.prune(conn, PRUNE_LIMIT), PRUNE_LIMIT)
         await self._answers.prune_sessions(conn)
-        await self._samples.take(conn)
-        await note_queues(conn, self._settings)
         if self._audit_days:
             old = (now or datetime.now(UTC)) - timedelta(days=self._audit_days)
             author = Author("upkeep", f"older than {self._audit_days} days")
@@ -78,6 +67,21 @@ class Upkeep:
             self._listen(OwnerNeeded(str(error)))
         if created or dropped:
             self._listen(PartitionsChanged(created, dropped))
+
+    async def often(self, conn: Conn, now: datetime | None = None) -> None:
+        """What is counted by the minute, and what comes in such numbers that it must go as fast."""
+        operator = self._operator
+        await _all(lambda: operator.prune_keys(conn, PRUNE_LIMIT), PRUNE_LIMIT)
+        await _all(lambda: operator.prune_rates(conn, PRUNE_LIMIT), PRUNE_LIMIT)
+        await _all(
+            lambda: operator.prune_cancelled(conn, CANCELLED_DAYS, now=now, limit=PRUNE_LIMIT), PRUNE_LIMIT
+        )
+        await self._followups.prune(conn)
+        await _all(lambda: self.roll_up(conn, now, ROLL_LIMIT), ROLL_LIMIT)
+        await _all(lambda: self.roll_up_failures(conn, ROLL_LIMIT), ROLL_LIMIT)
+        await _all(lambda: self._answers.prune(conn, PRUNE_LIMIT), PRUNE_LIMIT)
+        await self._samples.take(conn)
+        await note_queues(conn, self._settings)
 
     async def roll_up(self, conn: Conn, now: datetime | None = None, limit: int = ROLL_LIMIT) -> int:
         """Add closed minutes to the counts."""
