@@ -143,8 +143,8 @@ FAULTS = (
         ),
         "number-that-has-ended-taken-for-given-out": Fault(
             SQL,
-            "case when exists (select from picked) then pg_current_xact_id()::text::bigint end",
-            "pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1",
+            "case when exists (select from picked) then pg_current_xact_id()::text::int8 end",
+            "pg_snapshot_xmax(pg_current_snapshot())::text::int8 - 1",
         ),
         "sweep-never-starts": Fault(FLOOR, "        return now >= self._due_at", "        return False"),
         "late-result-in-silence": Fault(
