@@ -145,7 +145,7 @@ FLOW = {
         "runtime/maintenance.py", '"expire": pending.over', '"expire": False'
     ),
     "lease-end-not-waited-for": Fault(
-        "runtime/maintenance.py", "WAKE_SECONDS if lease_ends is None else", "WAKE_SECONDS if True else"
+        "runtime/maintenance.py", "min(WAKE_SECONDS, lost_in, ", "min(WAKE_SECONDS, "
     ),
     "turn-of-any-kind": Fault(
         SQL,
@@ -163,8 +163,8 @@ FLOW = {
     "weights-ignored": Fault(SQL, "coalesce(b.weight, r.weight, 1) as weight", "1::real as weight"),
     "lane-by-time": Fault(
         SQL,
-        "coalesce(p.position, (extract(epoch from p.run_at) * 1000000)::bigint)",
-        "coalesce(null::bigint, (extract(epoch from p.run_at) * 1000000)::bigint)",
+        "coalesce(p.position, (extract(epoch from p.run_at) * 1e6)::int8)",
+        "coalesce(null::int8, (extract(epoch from p.run_at) * 1e6)::int8)",
     ),
     "lane-passes-the-first": Fault(
         SQL, "where t.bucket not like 'lane%' or not exists (", "where true or not exists ("

@@ -184,8 +184,9 @@ class Maintenance:
             await self._audit.seal(conn)
         for plan_id in pending.undriven:
             await self._drivers.begin(conn, plan_id)
-        soonest = WAKE_SECONDS if lease_ends is None else min(max(lease_ends, 0.0) + 0.05, WAKE_SECONDS)
-        return soonest if tick is None else min(max(tick, CUT_OFF_SECONDS), soonest)
+        # A lease is over a moment after its end.
+        lost_in = WAKE_SECONDS if lease_ends is None else lease_ends + 0.05
+        return max(CUT_OFF_SECONDS, min(WAKE_SECONDS, lost_in, WAKE_SECONDS if tick is None else tick))
 
     def _again(self, chore: str, seconds: float) -> float:
         """Come back at this pace as long as there is a cause, and then when asked."""
