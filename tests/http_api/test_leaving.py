@@ -32,7 +32,8 @@ async def half_a_request(client: httpx.AsyncClient) -> AsyncIterator[None]:
 async def _is_closed(client: httpx.AsyncClient) -> bool:
     try:
         await client.get("/healthz", headers={"Connection": "close"})
-    except httpx.ConnectError:
+    except (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError):
+        # Nobody listens any more; or the door closed between the knock and the answer.
         return True
     return False
 
