@@ -170,11 +170,17 @@ async def test_whoever_is_not_signed_in_is_asked_and_a_wrong_token_is_refused(co
 
 
 @pytest.mark.catches("away-in-silence")
+@pytest.mark.parametrize("watching", [True, False])
 async def test_a_database_that_is_away_is_said_to_be_and_the_page_comes_back(
-    console: Console, direct_url: str
+    console: Console, direct_url: str, *, watching: bool
 ) -> None:
     await seed(console.world.conn, Settings(database_url=console.world.url))
     page = await console.page()
+    if not watching:
+        # As when it went away between two streams: then there is nobody who could tell.
+        await page.route("**/api/live", lambda route: route.fulfill(status=503))
+    async with page.expect_response("**/api/live"):
+        await page.reload()
     await expect(page.locator(".verdict")).to_contain_text("Degraded")
     server, _, name = direct_url.rpartition("/")
     async with await psycopg.AsyncConnection.connect(f"{server}/postgres", autocommit=True) as keeper:

@@ -102,8 +102,10 @@ function attend(source: EventSource, lost: () => void): void {
     if (state.holds.length === 0) refresh();
   });
   source.onopen = () => set({ connected: true });
+  // Nobody tells any more what changes: whoever asks is told what is wrong.
   source.onerror = () => {
     set({ connected: false });
+    if (state.holds.length === 0) refresh();
     lost();
   };
 }
