@@ -136,11 +136,23 @@ FLOW = {
     "idle-asks-twice": Fault("store/claimer.py", "(not whole and self._clock()", "(self._clock()"),
     "look-blind-to-what-is-held": Fault(
         "store/pending.sql",
-        "order by r.id desc limit 1) is not null or",
-        "order by r.id desc limit 1) is null and",
+        "r order by r.id desc limit 1) is not null",
+        "r order by r.id desc limit 1) is null and false",
+    ),
+    "look-blind-to-slots": Fault(
+        "store/pending.sql",
+        "order by s.number desc limit 1) is not null",
+        "order by s.number desc limit 1) is null and false",
+    ),
+    "look-blind-to-doors": Fault(
+        "store/pending.sql", "s where s.number = 9223372036854775807)", "s where false)"
     ),
     "look-blind-to-gates": Fault("store/pending.sql", "b where b.kind is not null)", "b where false)"),
-    "look-blind-to-what-waits": Fault("store/pending.sql", "exists (select from holdfast.waiting)", "false"),
+    "look-blind-to-what-waits": Fault(
+        "store/pending.sql",
+        "w order by w.id desc limit 1) is not null",
+        "w order by w.id desc limit 1) is null and false",
+    ),
     "look-blind-to-what-is-over": Fault(
         "runtime/maintenance.py", '"expire": pending.over', '"expire": False'
     ),

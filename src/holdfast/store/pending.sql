@@ -18,8 +18,10 @@ select
     ),
     (select extract(epoch from min(w.lease_expires_at) - now())::double precision from holdfast.workers w where w.lost_at is null),
     -- The latest is the likeliest to be there: beside an old snapshot those before it may all be dead.
-    (select true from holdfast.running r order by r.id desc limit 1) is not null or exists (select from holdfast.slots),
-    exists (select from holdfast.waiting) or exists (select from holdfast.buckets b where b.kind is not null),
+    (select true from holdfast.running r order by r.id desc limit 1) is not null
+    or (select true from holdfast.slots s where s.number < 9223372036854775807 order by s.number desc limit 1) is not null
+    or exists (select from holdfast.slots s where s.number = 9223372036854775807),
+    (select true from holdfast.waiting w order by w.id desc limit 1) is not null or exists (select from holdfast.buckets b where b.kind is not null),
     exists (
         select from holdfast.tasks t
         where t.expires_at <= now() and t.expires_at is not null and t.mark is distinct from 'failed' and t.mark is distinct from 'cancelled'
