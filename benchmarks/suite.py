@@ -142,7 +142,7 @@ def ratios(found: dict[str, list[float]]) -> dict[str, object]:
         name: rates for name, rates in found.items() if not name.startswith(("bare", "holdfast"))
     }
     return {
-        f"holdfast, tuned / {name}": spread([a / b for a, b in zip(ours, rates, strict=False)])
+        f"holdfast, tuned / {name}": spread([a / b for a, b in zip(ours[: len(rates)], rates, strict=True)])
         for name, rates in others.items()
     }
 

@@ -96,16 +96,15 @@ function attend(source: EventSource, lost: () => void): void {
     deadBefore = dead;
     refresh();
   });
-  // The API is there, and its database is not: whoever asks is told so.
-  source.addEventListener("away", () => {
+  // Nobody tells any more what changes, because the database or the stream is gone: whoever asks is told which.
+  const silent = () => {
     set({ connected: false });
     if (state.holds.length === 0) refresh();
-  });
+  };
+  source.addEventListener("away", silent);
   source.onopen = () => set({ connected: true });
-  // Nobody tells any more what changes: whoever asks is told what is wrong.
   source.onerror = () => {
-    set({ connected: false });
-    if (state.holds.length === 0) refresh();
+    silent();
     lost();
   };
 }

@@ -66,9 +66,6 @@ class Live:
         until = time.monotonic() + seconds
         waiting: asyncio.Queue[str] = asyncio.Queue(1)
         self._watchers.add(waiting)
-        if self._last == AWAY:
-            # It is back, as this one has seen: should it go again, that is news.
-            self._last = None
         try:
             yield first
             if self._looking is None or self._looking.done():
