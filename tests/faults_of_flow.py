@@ -159,6 +159,7 @@ FLOW = {
     "lease-end-not-waited-for": Fault(
         "runtime/maintenance.py", "min(WAKE_SECONDS, lost_in, ", "min(WAKE_SECONDS, "
     ),
+    "lost-worker-waited-for": Fault("runtime/maintenance.py", ' or (lost and chore == "look")', ""),
     "turn-of-any-kind": Fault(
         SQL,
         "        order by x.bucket, x.priority, x.position, x.id\n",

@@ -194,8 +194,7 @@ class World:
 
     async def reclaim(self, conn: Conn, **options: object) -> Settled:
         """As maintenance does it."""
-        reclaimed = await self.store.reclaim(conn, lambda _: self.policy, **options)  # type: ignore[arg-type]
-        return reclaimed.settled
+        return await self.store.reclaim(conn, lambda _: self.policy, **options)  # type: ignore[arg-type]
 
     async def complete(self, claim: Claim) -> bool:
         return bool((await self.settle((claim, Complete()))).accepted)

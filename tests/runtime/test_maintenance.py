@@ -150,3 +150,18 @@ async def test_the_end_of_a_lease_is_waited_for(world: World, keeper: Keeper) ->
     await world.conn.execute("update holdfast.workers set lease_expires_at = now() + interval '2 s'")
     await keeper.rest(WAKE_SECONDS)
     assert await keeper.turn() == pytest.approx(2.05, abs=1.0)
+
+
+@pytest.mark.catches("lost-worker-waited-for")
+async def test_a_lost_worker_is_noticed_at_once_while_others_are_at_work(
+    world: World, keeper: Keeper
+) -> None:
+    task = await world.enqueue()
+    await world.claim_one()
+    # From now on somebody holds something, and maintenance looks after it at its own pace.
+    await keeper.rest(WAKE_SECONDS)
+    await world.conn.execute("update holdfast.workers set lease_expires_at = now() + interval '2 s'")
+    await keeper.rest(WAKE_SECONDS)
+    await world.lapse(world.worker)
+    await keeper.rest(2.1)
+    assert await world.state(task) is State.QUEUED

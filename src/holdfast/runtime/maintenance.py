@@ -166,17 +166,18 @@ class Maintenance:
         """Look what there is to do and do the least of it; answers when to look again."""
         pending = await look(conn, self._store.settings)
         tick, lease_ends = pending.next_tick_seconds, pending.lease_ends_seconds
+        lost = lease_ends is not None and lease_ends <= 0
         causes = {
             "release": pending.followups,
-            "look": pending.held or (lease_ends is not None and lease_ends <= 0),
+            "look": pending.held or lost,
             "gates": pending.aside,
             "stir": pending.aside,
             "expire": pending.over,
         }
         self._called_for = frozenset(chore for chore, cause in causes.items() if cause)
         for chore in self._called_for:
-            # Those that are at it already keep their pace.
-            if self._due[chore] == WHEN_ASKED:
+            # Those that are at it already keep their pace; a lost worker is not waited for.
+            if self._due[chore] == WHEN_ASKED or (lost and chore == "look"):
                 self._due[chore] = 0.0
         if tick is not None and tick <= 0:
             await self._schedules.fire(conn)
@@ -196,12 +197,11 @@ class Maintenance:
         return RELEASE_SECONDS if await self._followups.release(conn) else WHEN_ASKED
 
     async def _look(self, conn: Conn) -> float:
-        """Take back what lost workers hold; answers when the next lease may end."""
+        """Take back what lost workers hold, and what is long past its deadline."""
         while True:
             taken = await self._store.reclaim(conn, self._policy, limit=RECLAIM_LIMIT)
-            if len(taken.settled.accepted) < RECLAIM_LIMIT:
-                soon = min((taken.ends_in_seconds or LOOK_SECONDS) + 0.05, LOOK_SECONDS)
-                return self._again("look", soon)
+            if len(taken.accepted) < RECLAIM_LIMIT:
+                return self._again("look", LOOK_SECONDS)
 
     def _policy(self, kind: str) -> Policy:
         return self._policies.get(kind) or Policy(self._options.max_attempts)

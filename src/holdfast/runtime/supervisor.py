@@ -44,6 +44,7 @@ RESTART_SECONDS_MAX = 30.0
 # An executor that lived so long did not die of its own start.
 SETTLED_SECONDS = 5.0
 DONE, FAILED = 0, 1
+HURRIED = {Leaving.ABORTED: Order.ABORT, Leaving.LEASE_LOST: Order.STOP}
 
 
 class Supervisor:
@@ -153,22 +154,14 @@ class Supervisor:
                 await asyncio.sleep(RESTART_SECONDS)
 
     def _send_away(self, child: Child, why: Leaving) -> None:
-        if child.leaving not in (None, Leaving.DRAINING, Leaving.RECYCLED) or not child.ready:
-            if not child.ready:
-                child.leaving = why
-                child.kill()
-            return
-        child.leaving = why
-        now = time.monotonic()
-        if why is Leaving.ABORTED:
-            child.leave_by = now + STOP_SECONDS
-            child.order(Order.ABORT)
-        elif why is Leaving.LEASE_LOST:
-            child.leave_by = now + STOP_SECONDS
-            child.order(Order.STOP)
-        else:
-            child.leave_by = now + self._options.grace_seconds + LINGER_SECONDS
-            child.order(Order.DRAIN)
+        if not child.ready:
+            child.leaving = why
+            child.kill()
+        elif child.leaving in (None, Leaving.DRAINING, Leaving.RECYCLED):
+            child.leaving = why
+            unhurried = self._options.grace_seconds + LINGER_SECONDS
+            child.leave_by = time.monotonic() + (STOP_SECONDS if why in HURRIED else unhurried)
+            child.order(HURRIED.get(why, Order.DRAIN))
 
     def _ended(self, child: Child) -> None:
         asyncio.get_running_loop().remove_reader(child.pidfd)

@@ -49,14 +49,6 @@ class Claimed:
     paused: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Reclaimed:
-    """What was taken back, and in how many seconds the next lease would end."""
-
-    settled: Settled
-    ends_in_seconds: float | None
-
-
 class TaskStore:
     """The door through which every task is written."""
 
@@ -241,11 +233,11 @@ class TaskStore:
         *,
         grace_seconds: float = 30.0,
         limit: int = RECLAIM_LIMIT,
-    ) -> Reclaimed:
+    ) -> Settled:
         """Take back what silent workers hold, and what is long past its deadline."""
         row = await (await conn.execute(self._sql["lose_workers"])).fetchone()
         assert row is not None, "a select without a table always answers"
-        lost, freed, ends_in = row
+        lost, freed = row
         await self.leasing.offer(conn, freed)
         if lost:
             self.listen(WorkersLost(lost))
@@ -256,7 +248,7 @@ class TaskStore:
             for claim, row in zip(as_claims(rows), rows, strict=True)
         ]
         # Whoever was refused here lost a race with the holder or with another reclaimer: no news.
-        return Reclaimed(await self._settler.write(conn, settlements), ends_in)
+        return await self._settler.write(conn, settlements)
 
     async def take_maintenance(self, conn: Conn, holder: str, lease_seconds: float) -> tuple[bool, float]:
         """Take or prolong the lease on the chores: whether it is ours, and for how long it holds."""

@@ -1733,8 +1733,7 @@ returning w.id::text;
 
 
 -- name: lose_workers
--- A worker whose lease has ended is declared lost before anything is taken from it. Also tells when the
--- next lease would end.
+-- A worker whose lease has ended is declared lost before anything is taken from it.
 with lost as (
     update holdfast.workers w
     set lost_at = now()
@@ -1751,12 +1750,7 @@ with lost as (
 )
 select
     (select coalesce(array_agg(l.id::text), '{}') from lost l),
-    (select coalesce(array_agg(distinct f.bucket), '{}') from freed f),
-    (
-        select extract(epoch from min(w.lease_expires_at) - now())::double precision
-        from holdfast.workers w
-        where w.lost_at is null and w.lease_expires_at > now()
-    );
+    (select coalesce(array_agg(distinct f.bucket), '{}') from freed f);
 
 
 -- name: retire_worker
