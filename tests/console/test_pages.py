@@ -201,6 +201,7 @@ async def test_a_database_that_is_away_is_said_to_be_and_the_page_comes_back(
             await expect(page.locator(".live")).to_contain_text("Not connected")
             await expect(page.locator(".tiles")).to_contain_text("Oldest ready")
             await page.get_by_role("link", name="Workers").first.click()
+            await expect(page.get_by_role("heading", name="Workers")).to_be_visible()
             await expect(page.locator("main")).to_contain_text("The database does not answer", timeout=30_000)
             await page.go_back()
         finally:
