@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks.engines import connect, engine_for, payload_of
 
+_BEGAN = time.monotonic()
 BATCH = 100
 PROCESSES = 2
 WINDOW_SECONDS = 5.0
@@ -139,8 +140,8 @@ def about() -> dict[str, object]:
 
 
 def write(path: str | None, found: dict[str, object]) -> None:
-    """Keep what was found, and show it."""
-    text = json.dumps(found, indent=2)
+    """Keep what was found, and how long that took, and show it."""
+    text = json.dumps(found | {"minutes": round((time.monotonic() - _BEGAN) / 60, 1)}, indent=2)
     print(text)
     if path:
         Path(path).parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """Other shapes of work than a drain: threads, processes, offered load, enqueuing, idle fleets.
 
-python -m benchmarks.shapes --write docs/benchmarks/shapes.json      about 15 minutes
+python -m benchmarks.shapes --write docs/benchmarks/shapes.json      about 25 minutes
 """
 
 import argparse
@@ -34,6 +34,8 @@ STEADY_SECONDS = 10.0
 WARM_SECONDS = 3.0
 LOADS = {0.001: (500, 2_000, 5_000, 8_000), 0.02: (200, 1_000, 2_000, 4_000)}
 FLEET = 100
+STARTED_TOGETHER = 4
+PAIRS_WITHOUT_A_FLOOR = 3
 ENQUEUE_SECONDS = 5.0
 HEAVY_BYTES = 8_192
 HEAVY_TASKS = 200_000
@@ -160,9 +162,12 @@ def fleet(workers: int) -> dict[str, object]:
         Ours.install(conn)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-fleet-")))
         trees = [Tree(url, folder, f"idle-{number}", APP) for number in range(workers)]
-        for tree in trees:
-            stack.callback(tree.close)
-            asyncio.run(tree.start().ready())
+        for together in range(0, workers, STARTED_TOGETHER):
+            starting = trees[together : together + STARTED_TOGETHER]
+            for tree in starting:
+                stack.callback(tree.start().close)
+            for tree in starting:
+                asyncio.run(tree.ready())
         time.sleep(10)
         before = statements(running.folder / "log")
         time.sleep(20)
@@ -198,11 +203,13 @@ def main() -> None:
         if "threads" in only:
             kinds = "single.noop", "single.sync"
             found["plain functions in threads / coroutines"] = pairs(
-                chosen.pairs, kinds, lambda kind: drained(url, kind, "--processes", 2)
+                PAIRS_WITHOUT_A_FLOOR, kinds, lambda kind: drained(url, kind, "--processes", 2)
             )
         if "processes" in only:
             found["eight processes / two"] = pairs(
-                chosen.pairs, ("2", "8"), lambda count: drained(url, "single.noop", "--processes", count)
+                PAIRS_WITHOUT_A_FLOOR,
+                ("2", "8"),
+                lambda count: drained(url, "single.noop", "--processes", count),
             )
         if "steady" in only:
             found["steady"] = {

@@ -1,5 +1,17 @@
-"""`python -m holdfast` is `holdfast`."""
+"""`holdfast`, and `python -m holdfast`."""
 
-from holdfast.cli.main import main
+import sys
 
-main()
+
+def main() -> None:
+    """Run a command; whoever interrupts it, even while it is being loaded, sees no traceback."""
+    try:
+        from holdfast.cli.main import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -4,17 +4,33 @@ import asyncio
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from holdfast.core.outcome import Fail
+from holdfast.store.pool import where
 from tests.commands import document, run
 from tests.world import World
 
 ROOT = Path(__file__).parent.parent.parent
 pytestmark = pytest.mark.usefixtures("command_line")
+
+
+async def typed(url: str, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    """In a process of its own, as a person runs it."""
+    return await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "holdfast", *arguments],
+        env=os.environ | {"HOLDFAST_DATABASE_URL": url, "COLUMNS": "200"} | variables,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
 
 
 async def dead(world: World) -> str:
@@ -92,8 +108,9 @@ async def test_migrate_tells_what_it_did_as_json_too(
     world: World, direct_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOLDFAST_DATABASE_URL", direct_url)
-    assert await document("migrate") == {"verb": "applied", "migrations": []}
-    assert await document("migrate", "--plan") == {"verb": "to apply", "migrations": []}
+    told = {"migrations": [], "database": where(direct_url)}
+    assert await document("migrate") == told | {"verb": "applied"}
+    assert await document("migrate", "--plan") == told | {"verb": "to apply"}
 
 
 async def test_status_and_workers(world: World) -> None:
@@ -132,20 +149,66 @@ async def test_every_command_has_help_that_says_what_it_does(command: str) -> No
 @pytest.mark.parametrize("arguments", [["task", "show", "0190"], ["status"]], ids=["id", "database"])
 async def test_what_goes_wrong_is_one_line_and_exit_code_2(arguments: list[str], url: str) -> None:
     nowhere = "postgresql://me:secret@127.0.0.1:1/shop"
-    environment = os.environ | {"HOLDFAST_DATABASE_URL": url if arguments[0] == "task" else nowhere}
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", "holdfast", *arguments],
-        env=environment,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = await typed(url if arguments[0] == "task" else nowhere, *arguments)
     assert done.returncode == 2
     assert done.stderr.startswith("holdfast: ")
     assert len(done.stderr.splitlines()) == 1
     assert "secret" not in done.stderr
+
+
+CANNOT_KEEP = "PostgreSQL cannot keep this: "
+NO_MOMENT = "no calendar has the moment "
+NO_APP = "no app at tests.api.broken:app: importing it failed: the traceback is above"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("task enqueue x {", "it is not JSON: Expecting property name"),
+        ("task enqueue x " + "[" * 20_000, "it is not JSON: maximum recursion depth"),
+        ('task enqueue x {"n":"\udcff"}', "it is not JSON: 'utf-8' codec can't encode"),
+        ('task enqueue x {"n":NaN}', CANNOT_KEEP + 'invalid input syntax for type json: Token "NaN"'),
+        (r'task enqueue x {"n":"\u0000"}', CANNOT_KEEP + r"unsupported Unicode escape sequence: \u0000"),
+        ("task enqueue x --delay 1e12", NO_MOMENT + "1e+12 seconds from now"),
+        ("dead list --hours inf", NO_MOMENT + "inf hours from now"),
+        ("queue pause x --reason y --minutes 1e12", NO_MOMENT + "1e+12 minutes from now"),
+        ("dead edit 0190 --reason y --file /", "'/' is a directory"),
+        ("init /proc/x.py", "/proc/x.py cannot be written: No such file or directory"),
+        ("api tests.api.broken:app", NO_APP),
+        ("worker tests.api.broken:app", NO_APP),
+    ],
+    ids=[
+        "not JSON", "deep", "no text", "NaN", "NUL", "delay", "hours", "minutes", "folder", "file",
+        "api", "worker",
+    ],
+)  # fmt: skip
+async def test_wrong_input_is_said_in_a_line_and_ends_with_2(line: str, said: str, url: str) -> None:
+    done = await typed(url, *line.split())
+    assert done.returncode == 2
+    assert said in " ".join(done.stderr.replace("│", " ").split())
+    assert ("Traceback" in done.stderr) == ("the traceback is above" in said)
+
+
+async def test_what_no_address_names_is_said_as_libpq_finds_it(url: str) -> None:
+    variables = {"PGHOST": "127.0.0.1", "PGPORT": "1", "PGDATABASE": "shop"}
+    done = await typed("", "status", **variables)
+    assert "the database at 127.0.0.1:1/shop (by libpq’s own settings" in done.stderr
+
+
+async def test_init_elsewhere_says_where_to_go(tmp_path: Path) -> None:
+    said = await run("init", str(tmp_path / "shop" / "work.py"))
+    assert f"cd {tmp_path}/shop" in said
+    assert "holdfast worker work:app" in said
+
+
+async def test_ctrl_c_while_a_command_is_being_loaded_shows_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)")
+    done = await typed("", "status", PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+async def test_which_version_it_is() -> None:
+    assert await run("--version") == f"holdfast {version('holdfast')}\n"
 
 
 async def test_init_writes_an_app_that_runs(world: World, tmp_path: Path, url: str) -> None:

@@ -28,7 +28,7 @@ from holdfast.store.migrate import (
     require_current,
 )
 from holdfast.store.operate import Operator
-from holdfast.store.pool import Conn, connect
+from holdfast.store.pool import Conn, connect, where
 from holdfast.store.tasks import TaskStore
 from holdfast.store.upkeep import Upkeep
 from tests.conftest import direct
@@ -137,15 +137,22 @@ async def test_going_down_is_refused_while_tasks_are_there(
 ) -> None:
     monkeypatch.setenv("HOLDFAST_DATABASE_URL", f"{direct()}/holdfast_blank_{os.getpid()}")
 
+    monkeypatch.setenv("COLUMNS", "200")
+
     def run(*arguments: str) -> str:
         done = CliRunner().invoke(program, ["migrate", *arguments], catch_exceptions=False)
         assert done.exit_code == 0
         return done.output
 
     names = "0001 tasks", "0002 operations", "0003 access", "0004 serving", "0005 webhooks", "0006 board"
-    assert await asyncio.to_thread(run, "--plan") == "".join(f"to apply: {name}\n" for name in names)
-    assert await asyncio.to_thread(run, "--down") == "nothing to do: the schema is as it should be\n"
-    assert await asyncio.to_thread(run) == "".join(f"applied: {name}\n" for name in names)
+    here = where(os.environ["HOLDFAST_DATABASE_URL"])
+    planned = "".join(f"to apply: {name}\n" for name in names)
+    assert await asyncio.to_thread(run, "--plan") == f"{planned}in {here}\n"
+    down = await asyncio.to_thread(run, "--down", "--to", "7")
+    assert down == f"nothing to do in {here}: nothing above 0007 is applied\n"
+    applied = "".join(f"applied: {name}\n" for name in names)
+    assert await asyncio.to_thread(run) == f"{applied}in {here}\n"
+    assert await asyncio.to_thread(run) == f"nothing to do in {here}: the schema is as it should be\n"
     with pytest.raises(Misused, match="--to is where --down goes back to"):
         await asyncio.to_thread(run, "--to", "3")
     assert "holdfast_worker" in await asyncio.to_thread(run, "--grants")
@@ -155,7 +162,7 @@ async def test_going_down_is_refused_while_tasks_are_there(
     ):
         await asyncio.to_thread(run, "--down")
     taken = "".join(f"taken back: {name}\n" for name in reversed(names))
-    assert await asyncio.to_thread(run, "--down", "--yes") == taken
+    assert await asyncio.to_thread(run, "--down", "--yes") == f"{taken}in {here}\n"
 
 
 async def test_upkeep_runs_with_a_worker_s_rights(blank: Conn) -> None:

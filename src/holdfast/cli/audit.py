@@ -1,13 +1,12 @@
 """`holdfast audit …`: who did what and why; exports, prunes, and the proof that nobody changed it."""
 
 import sys
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from holdfast.cli.operating import Because, DryRun, Yes, entries, sure, which
+from holdfast.cli.operating import Because, DryRun, Yes, entries, from_now, sure, which
 from holdfast.cli.screen import AsJson, By, me, on_database, refuse, say, show_json, show_table
 from holdfast.config import Settings
 from holdfast.core.audit import PRUNE_BATCH, Entry, EntryFilter
@@ -90,7 +89,7 @@ def prune(  # noqa: PLR0913 (one for each option)
     as_json: AsJson = False,
 ) -> None:
     """Let the content of old entries go; their hashes stay, so that the rest can still be proven."""
-    before = datetime.now(UTC) - timedelta(days=older_than_days)
+    before = from_now(days=-older_than_days)
 
     async def count(conn: Conn, settings: Settings) -> int:
         return await AuditWriter(settings).prunable(conn, before, only)

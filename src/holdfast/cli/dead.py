@@ -1,12 +1,11 @@
 """`holdfast dead …`: dead letters, one by one or a few at a time; many at once are a plan (`redrive`)."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from holdfast.cli.operating import AppPath, Because, Yes, dead_letters, handlers_of, sure, which
+from holdfast.cli.operating import AppPath, Because, Yes, dead_letters, handlers_of, json_text, sure, which
 from holdfast.cli.plans import tell_plan
 from holdfast.cli.screen import (
     AsJson,
@@ -179,18 +178,19 @@ def edit(  # noqa: PLR0913 (one for each option)
     reason: Because,
     app: AppPath = None,
     payload: Annotated[str | None, typer.Option(help="The whole new payload, as JSON.")] = None,
-    file: Annotated[Path | None, typer.Option(exists=True, help="A file that holds it.")] = None,
+    file: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="A file that holds it.")
+    ] = None,
     by: By = "",
     as_json: AsJson = False,
 ) -> None:
     """Give a dead letter another payload and put it back to work; the old one is kept."""
-    if (payload is None) == (file is None):
+    if payload is not None and file is None:
+        text = json_text(payload, "--payload")
+    elif file is not None and payload is None:
+        text = json_text(file.read_bytes(), "--file")
+    else:
         raise typer.BadParameter("give the new payload with --payload, or with --file")
-    text = payload if payload is not None else file.read_text() if file is not None else ""
-    try:
-        json.loads(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"it is not JSON: {error}", param_hint="--payload") from error
     handlers = handlers_of(app)
 
     async def work(conn: Conn, settings: Settings) -> None:

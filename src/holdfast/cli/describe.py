@@ -30,11 +30,14 @@ class Described:
 def describe(path: str) -> Described:
     """Ask another process what the app at this path is; what it prints of its own is not shown."""
     command = [sys.executable, "-m", "holdfast.cli.describe", path, str(os.getpid())]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 (ourselves)
+    # In a session of its own: Ctrl-C is for the process that asks, and ends this one with it.
+    done = subprocess.run(  # noqa: S603 (ourselves)
+        command, stdout=subprocess.PIPE, text=True, check=False, start_new_session=True
+    )
     if done.returncode == _REFUSED:
         raise AppNotFound(path, done.stdout.strip())
     if done.returncode != 0:
-        raise AppNotFound(path, "importing it failed: the traceback is above")
+        raise AppNotFound(path, f"importing it ended the process with status {done.returncode}")
     told = json.loads(done.stdout.splitlines()[-1])
     return Described(Settings(**told["settings"]), tuple(told["kinds"]))
 

@@ -1,12 +1,12 @@
 """`holdfast group …`: failures with one cause, and what people say of it."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
-from holdfast.cli.operating import AppPath, Because, KindOf, handlers_of
+from holdfast.cli.operating import AppPath, Because, KindOf, from_now, handlers_of
 from holdfast.cli.screen import AsJson, By, ago, first_line, me, on_database, say, show_json, show_table
 from holdfast.config import Settings
 from holdfast.ops.groups import Group, Groups, GroupState, Trait
@@ -92,7 +92,7 @@ def ignore(
     as_json: AsJson = False,
 ) -> None:
     """Have nobody told of a group for a while."""
-    until = datetime.now(UTC) + timedelta(hours=hours)
+    until = from_now(hours=hours)
 
     async def work(conn: Conn, settings: Settings) -> None:
         await Groups(settings, by=by or me()).ignore(conn, group, until, reason)

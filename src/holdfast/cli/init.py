@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.screen import refuse, say
+from holdfast.core.errors import Misused
 
 STARTER = '''"""Tasks of this project: `holdfast worker tasks:app` runs them."""
 
@@ -46,11 +47,17 @@ def init(
     """Write a starter app; nothing that exists is overwritten."""
     if file.exists():
         refuse(f"{file} exists already: name another file, or remove it first")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(STARTER)
-    module = ".".join(file.with_suffix("").parts)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(STARTER)
+    except OSError as error:
+        raise Misused(f"{file} cannot be written: {error.strerror}") from error
+    below = not file.is_absolute() and ".." not in file.parts
+    module = ".".join(file.with_suffix("").parts) if below else file.stem
     say(f"{file} is written. Next:")
+    if not below:
+        say(f"  cd {file.parent}")
     say("  export HOLDFAST_DATABASE_URL=postgresql://localhost/mydb")
     say("  holdfast migrate")
     say(f"  holdfast worker {module}:app &")
-    say(f"  python {file}")
+    say(f"  python {file if below else file.name}")

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import traceback
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -36,10 +37,13 @@ def load(path: str) -> App:
         sys.path.insert(0, here)
     try:
         module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name != module_name and not module_name.startswith(f"{error.name}."):
-            raise
-        raise AppNotFound(path, f"there is no module {error.name} in {here} or on the path") from error
+    except Exception as error:
+        # Whatever the app raises: its traceback, and a line of ours.
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module_name}.".startswith(f"{missing}."):
+            raise AppNotFound(path, f"there is no module {missing} in {here} or on the path") from error
+        traceback.print_exc()
+        raise AppNotFound(path, "importing it failed: the traceback is above") from error
     try:
         app = getattr(module, name)
     except AttributeError as error:

@@ -1,6 +1,8 @@
 """The command line's front door; each command is a module beside this one."""
 
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 from pydantic import ValidationError
@@ -34,8 +36,18 @@ program = typer.Typer(
 )
 
 
+def _tell_version(asked: bool) -> None:  # noqa: FBT001 (as typer calls it)
+    if asked:
+        typer.echo(f"holdfast {version('holdfast')}")
+        raise typer.Exit
+
+
 @program.callback()
-def _commands() -> None:
+def _commands(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Say which this is.")
+    ] = False,
+) -> None:
     """Background work that is kept, fenced and operable, in your own PostgreSQL."""
 
 
@@ -67,5 +79,3 @@ def main() -> None:
         variable = name if name.startswith("HOLDFAST") else f"HOLDFAST_{name}"
         sys.stderr.write(f"holdfast: the setting {variable} is wrong: {wrong['msg']}\n")
         sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)

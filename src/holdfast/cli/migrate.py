@@ -17,7 +17,7 @@ from holdfast.store.migrate import (
     pending,
     require_no_tasks,
 )
-from holdfast.store.pool import Conn
+from holdfast.store.pool import Conn, where
 
 
 def migrate(
@@ -54,10 +54,12 @@ def migrate(
 
     done = on_database(work, migrated=False)
     verb = ("to take back" if down else "to apply") if plan else "taken back" if down else "applied"
+    named = where(Settings().database_url)
     if as_json:
-        show_json({"verb": verb, "migrations": [f"{one.number:04} {one.name}" for one in done]})
+        numbers = [f"{one.number:04} {one.name}" for one in done]
+        show_json({"verb": verb, "migrations": numbers, "database": named})
         return
     for one in done:
         say(f"{verb}: {one.number:04} {one.name}")
-    if not done:
-        say(f"nothing {verb}" if plan else "nothing to do: the schema is as it should be")
+    found = f"nothing above {to or 0:04} is applied" if down else "the schema is as it should be"
+    say(f"in {named}" if done else f"nothing {verb if plan else 'to do'} in {named}: {found}")

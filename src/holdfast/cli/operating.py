@@ -1,5 +1,6 @@
 """What operators' commands have in common: which dead letters and entries, whose app, a guard before harm."""
 
+import json
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -67,7 +68,7 @@ def dead_letters(  # noqa: PLR0913 (one for each option)
     cancelled: Cancelled = False,
 ) -> DeadFilter:
     """Which dead letters a command is about, as its options say."""
-    since = datetime.now(UTC) - timedelta(hours=hours) if hours is not None else None
+    since = from_now(hours=-hours) if hours is not None else None
     states = RETRYABLE if cancelled else FAILED
     return DeadFilter(subject, kind, queue, trace, dead_reason, code, group, since, None, task, states)
 
@@ -112,6 +113,26 @@ def which(chosen: Callable[..., object]) -> Callable[[Callable[..., None]], Call
 def handlers_of(path: str | None) -> Handlers | None:
     """What the app can run, if it was named."""
     return None if path is None else load(path).handlers
+
+
+def from_now(**distance: float) -> datetime:
+    """The moment so many hours, or whatever is named, from now; less than none is before it."""
+    try:
+        return datetime.now(UTC) + timedelta(**distance)
+    except (OverflowError, ValueError) as error:
+        ((unit, number),) = distance.items()
+        raise typer.BadParameter(f"no calendar has the moment {abs(number):g} {unit} from now") from error
+
+
+def json_text(given: str | bytes, option: str) -> str:
+    """What was given as JSON, if it is JSON; what PostgreSQL does not take is left to it."""
+    try:
+        # A command line may hold bytes that are no text.
+        text = (given.encode() if isinstance(given, str) else given).decode()
+        json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise typer.BadParameter(f"it is not JSON: {error}", param_hint=option) from error
+    return text
 
 
 def sure(doing: str, *, yes: bool) -> None:

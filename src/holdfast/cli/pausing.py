@@ -1,10 +1,11 @@
 """What pausing and resuming have in common, whatever is paused."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
+from holdfast.cli.operating import from_now
 from holdfast.cli.screen import refuse, say, show_json
 
 Why = Annotated[str, typer.Option("--reason", help="Why; everybody who looks is told.")]
@@ -13,7 +14,7 @@ Minutes = Annotated[float | None, typer.Option(min=0.1, help="Resume by itself a
 
 def end_of(minutes: float | None) -> datetime | None:
     """When a pause of so many minutes ends."""
-    return datetime.now(UTC) + timedelta(minutes=minutes) if minutes else None
+    return from_now(minutes=minutes) if minutes else None
 
 
 def tell_paused(

@@ -10,7 +10,8 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
@@ -22,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.config import Settings
-from holdfast.core.errors import HoldfastError, NotAllowed, SchemaError
+from holdfast.core.errors import HoldfastError, Misused, NotAllowed, SchemaError
 from holdfast.store.migrate import require_current
 from holdfast.store.pool import Conn, away, connect, where
 
@@ -61,13 +62,25 @@ async def _on_database(
         raise away(settings.database_url, error) from error
     async with conn:
         try:
-            if migrated:
-                await require_current(conn, settings.schema_name)
-            return await work(conn, settings)
-        except SchemaError as error:
-            raise SchemaError(f"{error} (this is {where(settings.database_url)})") from error
-        except psycopg.errors.InsufficientPrivilege as error:
-            raise NotAllowed(where(settings.database_url), str(error).strip().splitlines()[0]) from error
+            with refusals_named(settings.database_url):
+                if migrated:
+                    await require_current(conn, settings.schema_name)
+                return await work(conn, settings)
+        except psycopg.DataError as error:
+            # Only what was given to a command can be what PostgreSQL does not take.
+            why = ": ".join(part for part in (error.diag.message_primary, error.diag.message_detail) if part)
+            raise Misused(f"PostgreSQL cannot keep this: {why}") from error
+
+
+@contextmanager
+def refusals_named(url: str) -> Iterator[None]:
+    """Where a database lacks our tables or this role its rights, it is said which database."""
+    try:
+        yield
+    except SchemaError as error:
+        raise SchemaError(f"{error} (this is {where(url)})") from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise NotAllowed(where(url), str(error).strip().splitlines()[0]) from error
 
 
 def show_json(document: object) -> None:

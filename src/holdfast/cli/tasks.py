@@ -1,11 +1,11 @@
 """`holdfast task …`: enqueue, list, show, cancel, retry, wake, why."""
 
-import json
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
+from holdfast.cli.operating import from_now, json_text
 from holdfast.cli.screen import (
     AsJson,
     By,
@@ -48,11 +48,8 @@ def enqueue(  # noqa: PLR0913 (one for each option)
     as_json: AsJson = False,
 ) -> None:
     """Add one task."""
-    try:
-        json.loads(payload)
-    except ValueError as error:
-        raise typer.BadParameter(f"it is not JSON: {error}", param_hint="PAYLOAD") from error
-    run_at = datetime.now(UTC) + timedelta(seconds=delay) if delay else None
+    payload = json_text(payload, "PAYLOAD")
+    run_at = from_now(seconds=delay) if delay else None
     if unique is not Unique.KEY and key is None:
         raise typer.BadParameter(f"{unique} says what a second task of the same key means: give --key")
     task = NewTask(

@@ -1,12 +1,11 @@
 """`holdfast webhook …`: endpoints, the log of their deliveries, and sending again."""
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
 
-from holdfast.cli.operating import AppPath, Because, Hours, Yes, handlers_of, sure
+from holdfast.cli.operating import AppPath, Because, Hours, Yes, from_now, handlers_of, sure
 from holdfast.cli.screen import AsJson, By, ago, first_line, me, on_database, say, show_json, show_table
 from holdfast.config import Settings
 from holdfast.store.pool import Conn
@@ -190,13 +189,13 @@ def resend(  # noqa: PLR0913 (one for each option)
     """Send again: one delivery, or what failed to reach an endpoint in the last hours."""
     if (delivery is None) == (endpoint is None) or (endpoint is None) != (hours is None):
         raise typer.BadParameter("give --delivery TASK, or --endpoint ENDPOINT with --hours")
+    since = from_now(hours=-(hours or 0))
 
     async def work(conn: Conn, settings: Settings) -> Resent | str:
         known = Resend(settings, handlers_of(app) or {}, by=by or me())
         if delivery is not None:
             return await known.one(conn, delivery, reason)
         assert endpoint is not None
-        since = datetime.now(UTC) - timedelta(hours=hours or 0)
         return await known.since(conn, endpoint, since, reason, delivered=delivered)
 
     found = on_database(work)

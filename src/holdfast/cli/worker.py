@@ -11,19 +11,28 @@ import typer
 
 from holdfast.cli.describe import describe
 from holdfast.cli.overview import list_workers
-from holdfast.cli.screen import AsJson
+from holdfast.cli.screen import AsJson, refusals_named
 from holdfast.cli.watched import Watched
 from holdfast.config import Settings
 from holdfast.core.decide import MAX_ATTEMPTS_DEFAULT
-from holdfast.core.errors import NotAllowed
 from holdfast.core.events import both
 from holdfast.core.task import RESERVED_QUEUE, TIMEOUT_SECONDS
 from holdfast.observe.log import LogLines
 from holdfast.runtime.options import Until, WorkerOptions
 from holdfast.runtime.supervisor import Supervisor
 from holdfast.store.migrate import require_current
-from holdfast.store.pool import away, connect, where
+from holdfast.store.pool import away, connect
 from holdfast.store.tasks import TaskStore
+
+# What waiting does not mend, as the server or libpq say it.
+HOPELESS = (
+    "does not exist",
+    "authentication failed",
+    "no password supplied",
+    "for connection option",
+    "invalid port number",
+    "invalid sslmode value",
+)
 
 
 def worker(  # noqa: PLR0913 (one for each option)
@@ -40,7 +49,8 @@ def worker(  # noqa: PLR0913 (one for each option)
             min=1,
             max=10_000,
             envvar=["HOLDFAST_CONCURRENCY", "CONCURRENCY"],
-            help="Tasks at once in each process.",
+            show_envvar=False,
+            help="Tasks at once in each process (env var: HOLDFAST_CONCURRENCY, else CONCURRENCY).",
         ),
     ] = 10,
     processes: Annotated[
@@ -163,12 +173,10 @@ async def _supervise(
     # A server that is away is waited for. One that is there must have this database, and our tables.
     try:
         async with await connect(options.url) as conn:
-            await require_current(conn, options.schema)
-    except psycopg.errors.InsufficientPrivilege as error:
-        raise NotAllowed(where(options.url), str(error).strip().splitlines()[0]) from error
+            with refusals_named(options.url):
+                await require_current(conn, options.schema)
     except psycopg.Error as error:
-        hopeless = ("does not exist", "authentication failed", "no password supplied")
-        if isinstance(error, psycopg.ProgrammingError) or any(text in str(error) for text in hopeless):
+        if isinstance(error, psycopg.ProgrammingError) or any(text in str(error) for text in HOPELESS):
             raise away(options.url, error) from error
         sys.stderr.write(f"holdfast: {away(options.url, error)}; it is waited for\n")
     command = [sys.executable, "-m", "holdfast.cli.executor", app]

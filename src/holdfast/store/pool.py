@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import psycopg
 from psycopg import AsyncConnection
+from psycopg.pq import Conninfo
 from psycopg.rows import TupleRow
 
 from holdfast.core.errors import DatabaseAway
@@ -48,11 +49,15 @@ def is_direct(conn: Conn) -> bool:
 def where(url: str) -> str:
     """Which database an address means, without its password."""
     try:
-        parts = psycopg.conninfo.conninfo_to_dict(url)
+        named = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.ProgrammingError:
         return "an address that cannot be read"
-    shown = f"{parts.get('host') or 'localhost'}:{parts.get('port') or 5432}/{parts.get('dbname') or ''}"
-    return shown if url else f"{shown}, libpq’s own default, because HOLDFAST_DATABASE_URL is not set"
+    # What an address leaves out is taken from libpq's variables and files.
+    usual = {one.keyword.decode(): one.val.decode() for one in Conninfo.get_defaults() if one.val}
+    parts = usual | {name: str(value) for name, value in named.items()}
+    name = parts.get("dbname") or parts.get("user", "")
+    shown = f"{parts.get('host') or 'localhost'}:{parts.get('port') or 5432}/{name}"
+    return shown if url else f"{shown} (by libpq’s own settings, as HOLDFAST_DATABASE_URL is not set)"
 
 
 def away(url: str, error: psycopg.Error) -> DatabaseAway:

@@ -1,0 +1,3 @@
+"""An app whose import fails."""
+
+raise RuntimeError("no configuration")
