@@ -9,12 +9,12 @@ from holdfast.store.pool import Conn
 
 
 def asked_of(conn: Conn) -> list[str]:
-    """The statements that this connection sends from now on."""
+    """The statements that this connection sends from now on, each with its values."""
     asked: list[str] = []
 
     class Told(AsyncCursor[TupleRow]):
         async def execute(self, query: Any, *args: Any, **options: Any) -> Any:
-            asked.append(str(query))
+            asked.append(f"{query}\n{args}")
             return await super().execute(query, *args, **options)
 
     conn.cursor_factory = Told

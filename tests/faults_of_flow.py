@@ -159,6 +159,12 @@ FLOW = {
     "lease-end-not-waited-for": Fault(
         "runtime/maintenance.py", "min(WAKE_SECONDS, lost_in, ", "min(WAKE_SECONDS, "
     ),
+    "dear-look-taken-as-often": Fault(
+        "runtime/maintenance.py", "max(LOOK_SECONDS, SHARE * (self._clock() - began))", "LOOK_SECONDS"
+    ),
+    "dear-question-asked-as-often": Fault(
+        "runtime/maintenance.py", "asked = began >= self._ask_held_at", "asked = True"
+    ),
     "lost-worker-waited-for": Fault("runtime/maintenance.py", ' or (lost and chore == "look")', ""),
     "turn-of-any-kind": Fault(
         SQL,

@@ -17,16 +17,18 @@ from tests.world import World
 
 
 class Keeper:
-    """Maintenance with a clock that moves by hand."""
+    """Maintenance with a clock that moves by hand, and by so much with each statement."""
 
-    def __init__(self, world: World, conn: Conn) -> None:
+    def __init__(self, world: World, conn: Conn, statement_seconds: float = 0.0) -> None:
         self._now = 1_000.0
         self._conn = conn
+        self.asked = asked_of(conn)
+        self._statement_seconds = statement_seconds
         options = WorkerOptions(world.url, lease_seconds=3_600.0, unroutable_seconds=0.0)
         self._maintenance = Maintenance(options, world.store, {}, world.store.listen, self._clock)
 
     def _clock(self) -> float:
-        return self._now
+        return self._now + len(self.asked) * self._statement_seconds
 
     async def turn(self) -> float:
         """What is due now; answers for how long it rests."""
@@ -51,10 +53,26 @@ async def test_an_installation_with_nothing_to_do_is_asked_once_in_a_while(world
     keeper = Keeper(world, conn)
     pause = await keeper.turn()
     assert pause == pytest.approx(WAKE_SECONDS, abs=0.1)
-    asked = asked_of(conn)
+    keeper.asked.clear()
     for _ in range(3):
         await keeper.rest(pause)
-    assert len(asked) == 3, "\n\n".join(asked)
+    assert len(keeper.asked) == 3, "\n\n".join(keeper.asked)
+
+
+@pytest.mark.catches("dear-look-taken-as-often", "dear-question-asked-as-often")
+async def test_what_is_dear_to_look_at_is_looked_at_less_often(world: World) -> None:
+    keeper = Keeper(world, await world.open(), statement_seconds=0.5)
+    await world.register(world.worker)
+    await world.enqueue()
+    await world.claim_one()
+    await keeper.turn()
+    keeper.asked.clear()
+    for _ in range(12):
+        await keeper.rest(WAKE_SECONDS)
+    looks = [statement for statement in keeper.asked if "fetch first" in statement]
+    # Two statements, so every twenty seconds of at least sixty; the question for it every ten.
+    assert 2 <= len(looks) <= 4
+    assert 4 <= sum("'held': True" in statement for statement in keeper.asked) <= 8
 
 
 async def silent_worker(world: World) -> tuple[str, State]:

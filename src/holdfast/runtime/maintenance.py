@@ -36,6 +36,8 @@ UPKEEP_SECONDS = 60.0
 # Days and retention are looked at in every so many rounds.
 UPKEEP_WHOLE_EVERY = 10
 UPKEEP_SECONDS_MAX = 3_600.0
+# A look that takes a second is taken every twenty: beside an old snapshot it may read millions of dead rows.
+SHARE = 20.0
 CUT_OFF_SECONDS = 0.2
 FAILED_SECONDS = 5.0
 EXPIRE_LIMIT = 1_000
@@ -89,6 +91,9 @@ class Maintenance:
             ("expire", self._expire),
         )
         self._due = {chore: 0.0 for chore, _ in self._chores}
+        # Whether anybody holds anything, as it was seen last, and when to see again.
+        self._held = False
+        self._ask_held_at = 0.0
         # Chores for which the last look saw a cause.
         self._called_for: frozenset[str] = frozenset()
         # A little shorter than the workers' own: what a dead tree held is taken back as soon as it may be.
@@ -164,12 +169,17 @@ class Maintenance:
 
     async def _wake(self, conn: Conn) -> float:
         """Look what there is to do and do the least of it; answers when to look again."""
-        pending = await look(conn, self._store.settings)
+        began = self._clock()
+        asked = began >= self._ask_held_at
+        pending = await look(conn, self._store.settings, held=asked)
+        if asked:
+            self._held = bool(pending.held)
+            self._ask_held_at = self._clock() + SHARE * (self._clock() - began)
         tick, lease_ends = pending.next_tick_seconds, pending.lease_ends_seconds
         lost = lease_ends is not None and lease_ends <= 0
         causes = {
             "release": pending.followups,
-            "look": pending.held or lost,
+            "look": self._held or lost,
             "gates": pending.aside,
             "stir": pending.aside,
             "expire": pending.over,
@@ -198,10 +208,12 @@ class Maintenance:
 
     async def _look(self, conn: Conn) -> float:
         """Take back what lost workers hold, and what is long past its deadline."""
+        began = self._clock()
         while True:
             taken = await self._store.reclaim(conn, self._policy, limit=RECLAIM_LIMIT)
             if len(taken.accepted) < RECLAIM_LIMIT:
-                return self._again("look", LOOK_SECONDS)
+                # It reads whatever was held since the oldest snapshot; a lost worker is not waited for.
+                return self._again("look", max(LOOK_SECONDS, SHARE * (self._clock() - began)))
 
     def _policy(self, kind: str) -> Policy:
         return self._policies.get(kind) or Policy(self._options.max_attempts)

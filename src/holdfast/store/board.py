@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from holdfast.config import Settings
-from holdfast.store.browse import Browser, QueueView
+from holdfast.store.browse import QueueView
 from holdfast.store.pool import Conn
 from holdfast.store.samples import EXACT_MAX, Samples
 from holdfast.store.sql import load
@@ -212,15 +212,13 @@ def _growth(queue: QueueView, before: Sequence[Any] | None) -> float | None:
 
 
 async def note_queues(conn: Conn, settings: Settings) -> None:
-    """Write down what waits in each queue this minute."""
-    seen = await Browser(settings).queues(conn)
-    now = (await Board(settings).database(conn)).now
+    """Write down what waits in each queue this minute, as it was counted last."""
+    sample = await Samples(settings).queues(conn)
+    counted = {name: sample.of(name) for name in sample.figures}
     values = {
-        "queues": [queue.name for queue in seen],
-        "waiting": [queue.ready + queue.behind for queue in seen],
-        "oldest": [
-            None if queue.oldest_at is None else (now - queue.oldest_at).total_seconds() for queue in seen
-        ],
-        "counted": [queue.counted_at for queue in seen],
+        "queues": list(counted),
+        "waiting": [ready + behind for ready, _, behind in counted.values()],
+        "oldest": [sample.oldest_seconds(name) for name in counted],
+        "counted_at": sample.at,
     }
     await conn.execute(load("board.sql", settings.schema_name)["note_queues"], values)

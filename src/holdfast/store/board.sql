@@ -19,9 +19,19 @@ group by t.kind;
 
 
 -- name: note_queues
+-- What was counted, and nothing of queues that are served or known and had nothing.
+with counted as materialized (
+    select c.queue, c.waiting, c.oldest
+    from unnest(%(queues)s::text[], %(waiting)s::bigint[], %(oldest)s::real[]) as c (queue, waiting, oldest)
+), names as (
+    select c.queue from counted c
+    union select q.name from holdfast.queues q
+    union select u.queue from holdfast.workers w cross join unnest(w.queues) u (queue) where w.lost_at is null
+)
 insert into holdfast.queue_minutes (minute, queue, waiting, oldest_seconds, counted_at)
-select date_trunc('minute', now()), q.queue, q.waiting, q.oldest, q.counted_at
-from unnest(%(queues)s::text[], %(waiting)s::bigint[], %(oldest)s::real[], %(counted)s::timestamptz[]) as q (queue, waiting, oldest, counted_at)
+select date_trunc('minute', now()), n.queue, coalesce(c.waiting, 0), c.oldest, %(counted_at)s::timestamptz
+from names n
+left join counted c on c.queue = n.queue
 on conflict do nothing;
 
 

@@ -17,14 +17,15 @@ class Pending(NamedTuple):
     unsealed: bool
     undriven: Sequence[str]
     lease_ends_seconds: float | None
-    held: bool
+    # Not known where it was not asked for.
+    held: bool | None
     aside: bool
     over: bool
 
 
-async def look(conn: Conn, settings: Settings, now: datetime | None = None) -> Pending:
-    """What there is to do."""
+async def look(conn: Conn, settings: Settings, now: datetime | None = None, *, held: bool = True) -> Pending:
+    """What there is to do; `held` may cost something beside an old snapshot, and need not be asked."""
     statement = load("pending.sql", settings.schema_name)["pending"]
-    row = await (await conn.execute(statement, {"now": now or datetime.now(UTC)})).fetchone()
+    row = await (await conn.execute(statement, {"now": now or datetime.now(UTC), "held": held})).fetchone()
     assert row is not None, "a select without a table always answers"
     return Pending(*row)

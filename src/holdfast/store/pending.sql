@@ -1,8 +1,8 @@
 -- name: pending
 -- What maintenance has to do soon, in one look: in how many seconds the next tick of a schedule comes, whether
 -- tasks wait for others to end, whether the audit has something to seal, which plans nobody drives, in how many
--- seconds the next lease of a worker ends, whether anybody holds tasks or slots, whether tasks stand behind
--- buckets or gates before kinds, and whether the time of a task or of a pause is over.
+-- seconds the next lease of a worker ends, whether anybody holds tasks or slots (where it is asked for), whether tasks
+-- stand behind buckets or gates before kinds, and whether the time of a task or of a pause is over.
 select
     (select extract(epoch from min(s.next_at) - %(now)s)::double precision from holdfast.schedules s where s.paused_at is null),
     exists (select from holdfast.followups f where f.released_at is null),
@@ -17,10 +17,12 @@ select
             )
     ),
     (select extract(epoch from min(w.lease_expires_at) - now())::double precision from holdfast.workers w where w.lost_at is null),
-    -- The latest is the likeliest to be there: beside an old snapshot those before it may all be dead.
-    (select true from holdfast.running r order by r.id desc limit 1) is not null
-    or (select true from holdfast.slots s where s.number < 9223372036854775807 order by s.number desc limit 1) is not null
-    or exists (select from holdfast.slots s where s.number = 9223372036854775807),
+    case when %(held)s then
+        -- The latest is the likeliest to be there: beside an old snapshot those before it may all be dead.
+        (select true from holdfast.running r order by r.id desc limit 1) is not null
+        or (select true from holdfast.slots s where s.number < 9223372036854775807 order by s.number desc limit 1) is not null
+        or exists (select from holdfast.slots s where s.number = 9223372036854775807)
+    end,
     (select true from holdfast.waiting w order by w.id desc limit 1) is not null or exists (select from holdfast.buckets b where b.kind is not null),
     exists (
         select from holdfast.tasks t

@@ -2,9 +2,10 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, TypeAlias
 
 from holdfast.config import Settings
 from holdfast.store.pool import Conn
@@ -16,17 +17,24 @@ EXACT_MAX = 10_000
 SHARE = 50.0
 QUEUES, MARKED, KINDS = "queues", "marked", "kinds"
 
+Rows: TypeAlias = Sequence[tuple[Any, ...]]
+
 
 @dataclass(frozen=True, slots=True)
 class QueueSample:
-    """How many waited in each queue: ready, scheduled, behind buckets."""
+    """How many waited in each queue: ready, scheduled, behind buckets; and how old the oldest was."""
 
     at: datetime | None
-    figures: Mapping[str, Sequence[int]]
+    figures: Mapping[str, Sequence[Any]]
 
     def of(self, queue: str) -> Sequence[int]:
         """Of one queue."""
-        return self.figures.get(queue, (0, 0, 0))
+        return self.figures.get(queue, (0, 0, 0))[:3]
+
+    def oldest_seconds(self, queue: str) -> float | None:
+        """The age of what could have started first."""
+        # What an earlier version counted had no age.
+        return next(iter(self.figures[queue][3:]), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +62,22 @@ class Samples:
 
     async def take(self, conn: Conn) -> None:
         """Count again what was not counted for so long that it costs next to nothing."""
-        for name, statement in ((QUEUES, "count_queues"), (MARKED, "count_marked"), (KINDS, "count_kinds")):
-            row = await (await conn.execute(self._sql["sample_age"], {"name": name})).fetchone()
-            if row is not None and row[0] < row[1] * SHARE:
-                continue
-            began = time.monotonic()
-            rows = await (await conn.execute(self._sql[statement])).fetchall()
-            took = time.monotonic() - began
-            figures = json.dumps({row[0]: row[1:] for row in rows} if name != MARKED else rows)
-            await conn.execute(self._sql["sample"], {"name": name, "figures": figures, "took": took})
+        await self._take(conn, "count_waiting", {QUEUES: _by_queue, KINDS: _by_kind})
+        await self._take(conn, "count_marked", {MARKED: list})
+
+    async def _take(
+        self, conn: Conn, statement: str, samples: Mapping[str, Callable[[Rows], object]]
+    ) -> None:
+        first = next(iter(samples))
+        row = await (await conn.execute(self._sql["sample_age"], {"name": first})).fetchone()
+        if row is not None and row[0] < row[1] * SHARE:
+            return
+        began = time.monotonic()
+        rows = await (await conn.execute(self._sql[statement])).fetchall()
+        took = time.monotonic() - began
+        for name, figures in samples.items():
+            values = {"name": name, "figures": json.dumps(figures(rows)), "took": took}
+            await conn.execute(self._sql["sample"], values)
 
     async def queues(self, conn: Conn) -> QueueSample:
         """What waited where, when it was counted last."""
@@ -78,3 +93,20 @@ class Samples:
         """What had marks then."""
         row = await (await conn.execute(self._sql["sampled"], {"name": MARKED})).fetchone()
         return MarkedSample(None, []) if row is None else MarkedSample(row[1], row[0])
+
+
+def _by_queue(rows: Rows) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for queue, _, ready, scheduled, behind, oldest in rows:
+        figures = found.setdefault(queue, [0, 0, 0, None])
+        figures[:3] = figures[0] + ready, figures[1] + scheduled, figures[2] + behind
+        figures[3] = max((age for age in (figures[3], oldest) if age is not None), default=None)
+    return found
+
+
+def _by_kind(rows: Rows) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for _, kind, ready, scheduled, behind, _ in rows:
+        figures = found.setdefault(kind, [0, 0])
+        figures[:] = figures[0] + ready + behind, figures[1] + scheduled
+    return found

@@ -102,9 +102,14 @@ order by a.fence, a.ended_at;
 -- name: queues
 -- Each queue with what waits in it, counted as far as that is cheap: a figure of `most` + 1 says that there is more.
 with recursive found as (
-    (select r.queue from holdfast.ready r order by r.queue limit 1)
+    -- From the end, where the latest stand: beside an old snapshot those at the beginning may all be dead.
+    (select r.queue from holdfast.ready r order by r.queue desc, r.priority desc, r.run_at desc limit 1)
     union all
-    select (select r.queue from holdfast.ready r where r.queue > f.queue order by r.queue limit 1) from found f where f.queue is not null
+    select (
+        select r.queue from holdfast.ready r where r.queue < f.queue order by r.queue desc, r.priority desc, r.run_at desc limit 1
+    )
+    from found f
+    where f.queue is not null
 ), behind as materialized (
     select w.queue, count(*) as tasks from (select w.queue from holdfast.waiting w limit %(most)s::integer + 1) w group by w.queue
 ), runs as materialized (
@@ -130,22 +135,26 @@ cross join lateral (
     from generate_series(0, 3) as p (priority)
     cross join lateral (
         select
-            (
-                select count(*) from (
-                    select from holdfast.ready r
-                    where r.queue = n.queue and r.priority = p.priority and r.run_at <= now() limit %(most)s::integer + 1
-                ) x
-            ) as ready,
+            x.ready,
             (
                 select count(*) from (
                     select from holdfast.ready r
                     where r.queue = n.queue and r.priority = p.priority and r.run_at > now() limit %(most)s::integer + 1
                 ) x
             ) as scheduled,
-            (
+            case when x.ready <= %(most)s::integer then x.oldest else (
                 select r.run_at from holdfast.ready r
                 where r.queue = n.queue and r.priority = p.priority and r.run_at <= now() order by r.run_at limit 1
-            ) as oldest
+            ) end as oldest
+        from (
+            select count(*) as ready, min(l.run_at) as oldest
+            from (
+                select r.run_at from holdfast.ready r
+                where r.queue = n.queue and r.priority = p.priority and r.run_at <= now()
+                order by r.run_at desc
+                limit %(most)s::integer + 1
+            ) l
+        ) x
     ) d
 ) c
 left join behind b on b.queue = n.queue
