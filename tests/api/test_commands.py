@@ -201,6 +201,7 @@ async def test_init_elsewhere_says_where_to_go(tmp_path: Path) -> None:
     assert "holdfast worker work:app" in said
 
 
+@pytest.mark.usefixtures("hears_ctrl_c")
 async def test_ctrl_c_while_a_command_is_being_loaded_shows_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "typer.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)")
     done = await typed("", "status", PYTHONPATH=str(tmp_path))

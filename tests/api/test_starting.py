@@ -62,6 +62,7 @@ async def test_a_worker_before_an_empty_database_says_how_to_migrate(direct_url:
     assert "the schema not_there has no tables yet: run `holdfast migrate`" in done.stderr
 
 
+@pytest.mark.usefixtures("hears_ctrl_c")
 async def test_ctrl_c_while_the_app_is_being_loaded_shows_no_traceback(url: str, tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text("import time; open('loading', 'w').close(); time.sleep(60)")
     worker = subprocess.Popen(  # noqa: ASYNC220 (it is told to leave)
