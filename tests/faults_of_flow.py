@@ -165,6 +165,7 @@ FLOW = {
     "dear-question-asked-as-often": Fault(
         "runtime/maintenance.py", "asked = began >= self._ask_held_at", "asked = True"
     ),
+    "oldest-of-any-kind": Fault("store/samples.py", "figures[3] = max((age", "figures[3] = min((age"),
     "lost-worker-waited-for": Fault("runtime/maintenance.py", ' or (lost and chore == "look")', ""),
     "turn-of-any-kind": Fault(
         SQL,

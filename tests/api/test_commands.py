@@ -12,25 +12,10 @@ import pytest
 
 from holdfast.core.outcome import Fail
 from holdfast.store.pool import where
-from tests.commands import document, run
+from tests.commands import document, run, typed
 from tests.world import World
 
-ROOT = Path(__file__).parent.parent.parent
 pytestmark = pytest.mark.usefixtures("command_line")
-
-
-async def typed(url: str, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
-    """In a process of its own, as a person runs it."""
-    return await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", "holdfast", *arguments],
-        env=os.environ | {"HOLDFAST_DATABASE_URL": url, "COLUMNS": "200"} | variables,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
 
 
 async def dead(world: World) -> str:

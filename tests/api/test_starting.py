@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import typed
 from tests.tree import until
 
 COMMANDS = {
@@ -24,7 +25,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
 async def test_a_worker_that_cannot_start_says_why_in_a_line(url: str, arguments: tuple[str, ...]) -> None:
-    done = await asyncio.to_thread(_worker, url, *arguments)
+    done = await typed(url, "worker", *arguments)
     assert done.returncode == 2
     assert COMMANDS[arguments] in " ".join(done.stderr.replace("│", " ").split())
     assert "Traceback" not in done.stderr
@@ -50,14 +51,13 @@ async def test_what_is_wrong_from_the_start_is_not_waited_for(
 ) -> None:
     nope = direct_url.rsplit("/", 1)[0] + "/nope"
     variables = {name: value.replace("NOPE", nope) for name, value in variables.items()}
-    done = await asyncio.to_thread(_worker, direct_url, "tests.apps:app", environment=variables)
+    done = await typed(direct_url, "worker", "tests.apps:app", **variables)
     assert done.returncode == 2
     assert said in done.stderr.splitlines()[-1]
 
 
 async def test_a_worker_before_an_empty_database_says_how_to_migrate(direct_url: str) -> None:
-    environment = {"HOLDFAST_SCHEMA": "not_there"}
-    done = await asyncio.to_thread(_worker, direct_url, "tests.apps:app", environment=environment)
+    done = await typed(direct_url, "worker", "tests.apps:app", HOLDFAST_SCHEMA="not_there")
     assert done.returncode == 2
     assert "the schema not_there has no tables yet: run `holdfast migrate`" in done.stderr
 
@@ -76,17 +76,3 @@ async def test_ctrl_c_while_the_app_is_being_loaded_shows_no_traceback(url: str,
     os.killpg(worker.pid, signal.SIGINT)
     _, said = await asyncio.to_thread(worker.communicate)
     assert (worker.returncode, said) == (130, b"")
-
-
-def _worker(
-    url: str, *arguments: str, environment: dict[str, str] | None = None
-) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "holdfast", "worker", *arguments],
-        env=os.environ | {"HOLDFAST_DATABASE_URL": url, "COLUMNS": "200"} | (environment or {}),
-        cwd=Path(__file__).parent.parent.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
