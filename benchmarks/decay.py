@@ -1,6 +1,6 @@
 """Does it stay fast? The closed loop beside an old snapshot, large tables and slow transactions.
 
-    python -m benchmarks.decay --write docs/benchmarks/decay.json            everything, about 25 minutes
+    python -m benchmarks.decay --write docs/benchmarks/decay.json            everything, about 35 minutes
     python -m benchmarks.decay --only snapshot --held 60                     one of them, shorter
 
 Large tables are measured against empty ones in turn (ABAB): two installations of Holdfast stand in one
@@ -9,15 +9,10 @@ cluster, in two schemas, one empty and one with everything that could stand abou
 
 import argparse
 import os
-import statistics
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import LiteralString
 
-import psycopg
 from psycopg import Connection
 from psycopg.rows import TupleRow
 from tests.cluster import DURABLE, postgres
@@ -25,7 +20,8 @@ from tests.cluster import DURABLE, postgres
 from benchmarks.engines import Ours, connect
 from benchmarks.late import measure_late_commits
 from benchmarks.loops import Loop, about, pairs, run, write
-from benchmarks.worker import settled, worker
+from benchmarks.snapshots import beside_a_worker, beside_the_loop
+from benchmarks.worker import ENQUEUE, settled, worker
 
 LOAD = """
 with made as (
@@ -118,43 +114,10 @@ def burdens() -> dict[str, Burden]:
     }
 
 
-@contextmanager
-def old_snapshot(url: str) -> Iterator[None]:
-    """A reader that keeps its snapshot and does nothing."""
-    with psycopg.connect(url) as reader:
-        reader.execute("set transaction isolation level repeatable read")
-        reader.execute("select count(*) from holdfast.settled_deltas")
-        yield
-
-
-def measure_snapshot(url: str, held: float, after: float) -> dict[str, object]:
-    """Rates in windows of five seconds, before, while and after a reader holds an old snapshot.
-
-    As long without it as with it: so one sees what the worst of so many windows is by itself.
-    """
-    total = held + held + after
-    done: list[list[int]] = []
-    loop = threading.Thread(target=lambda: done.append(run(Loop(url, "holdfast", total)).windows))
-    loop.start()
-    # The loop's own processes take about a second to start; windows on the edge are left out below.
-    time.sleep(held + 1)
-    with old_snapshot(url):
-        time.sleep(held)
-    loop.join()
-    windows = [count / 5 for count in done[0]]
-    first, last = int(held / 5) + 1, int((held + held) / 5)
-    calm, under = windows[1 : first - 1], windows[first:last]
-    rate = statistics.median(calm)
-    return {
-        "held_seconds": held,
-        "before": round(rate),
-        "while_held": round(statistics.median(under)),
-        "worst_window": round(min(under)),
-        "worst_over_before": round(min(under) / rate, 3),
-        "worst_before_over_before": round(min(calm) / rate, 3),
-        "median_over_before": round(statistics.median(under) / rate, 3),
-        "windows": [round(window) for window in windows],
-    }
+def _put(conn: Connection[TupleRow]) -> int:
+    for _ in range(5):
+        conn.execute(ENQUEUE, {"n": 1_000, "kind": "noop", "hints": False})
+    return 5_000
 
 
 def measure_burdens(url: str, seconds: float, count: int) -> dict[str, object]:
@@ -212,7 +175,7 @@ def _worker_rate(url: str, schema: str, seconds: float) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=["snapshot", "burdens", "late"])
+    parser.add_argument("--only", choices=["snapshot", "worker", "burdens", "late"])
     parser.add_argument("--held", type=float, default=300.0)
     parser.add_argument("--seconds", type=float, default=15.0, help="of each run of a pair")
     parser.add_argument("--pairs", type=int, default=6)
@@ -227,8 +190,13 @@ def main() -> None:
             found["late commits"] = measure_late_commits(url)
             print(found["late commits"], flush=True)
         if chosen.only in (None, "snapshot"):
-            found["old snapshot"] = measure_snapshot(url, chosen.held, 20)
+            found["old snapshot"] = beside_the_loop(url, chosen.held)
             print(found["old snapshot"], flush=True)
+        if chosen.only in (None, "worker"):
+            with connect(url) as conn:
+                Ours.install(conn)
+            found["old snapshot, a whole worker"] = beside_a_worker(url, chosen.held, _put)
+            print(found["old snapshot, a whole worker"], flush=True)
         if chosen.only in (None, "burdens"):
             found["burdens"] = measure_burdens(url, chosen.seconds, chosen.pairs)
     write(chosen.write, found)

@@ -4,17 +4,14 @@ python -m benchmarks.limits --write docs/benchmarks/limits.json
 """
 
 import argparse
-import statistics
-import threading
 import time
-from typing import LiteralString
 
 import psycopg
 from tests.cluster import DURABLE, postgres
 
-from benchmarks.decay import old_snapshot
 from benchmarks.engines import Ours, connect
 from benchmarks.loops import about, pairs, write
+from benchmarks.snapshots import OPTIONS, beside_a_worker
 from benchmarks.worker import ENQUEUE, settled, worker
 
 KEYS = 100_000
@@ -32,7 +29,6 @@ select from holdfast.enqueue_many(
     hints => false
 )
 """
-OPTIONS = ("--concurrency", 100, "--processes", 2)
 SHUT = {
     "a full limit": "insert into holdfast.buckets (name, kind, capacity) values ('kind:stuck', 'stuck', 0)",
     "a paused kind": "insert into holdfast.buckets (name, kind, paused_at)"
@@ -129,53 +125,18 @@ def opened(url: str) -> dict[str, object]:
         return found
 
 
-def snapshot(url: str, seconds: float, *, keyed: bool = True) -> dict[str, object]:
-    """The rate in windows of five seconds, before and while a reader holds an old snapshot."""
+def snapshot(url: str, held: float) -> dict[str, object]:
+    """The rate of a worker whose tasks all have a limited key, beside an old snapshot."""
     with connect(url) as conn:
         Ours.install(conn)
         conn.execute(LIMIT)
-        stop = threading.Event()
-        feeder = threading.Thread(target=_feed, args=(url, stop, ENQUEUE_KEYED if keyed else ENQUEUE))
-        feeder.start()
-        windows: list[float] = []
-        try:
-            with worker(url, *OPTIONS):
-                time.sleep(5)
-                _windows(conn, windows, 20)
-                before = statistics.median(windows)
-                with old_snapshot(url):
-                    _windows(conn, windows, seconds)
-        finally:
-            stop.set()
-            feeder.join()
-    held = windows[4:]
-    return {
-        "held_seconds": seconds,
-        "before": round(before),
-        "worst_over_before": round(min(held) / before, 3),
-        "median_over_before": round(statistics.median(held) / before, 3),
-        "windows": [round(window) for window in windows],
-    }
+    return beside_a_worker(url, held, _put)
 
 
-def _windows(conn: "psycopg.Connection[tuple[object, ...]]", into: list[float], seconds: float) -> None:
-    for _ in range(int(seconds / 5)):
-        first, began = settled(conn), time.monotonic()
-        time.sleep(5)
-        into.append((settled(conn) - first) / (time.monotonic() - began))
-
-
-def _feed(url: str, stop: threading.Event, statement: LiteralString) -> None:
-    """Keep about 20,000 waiting; they are not counted where they stand, because the dead stand there too."""
-    put = 0
-    with connect(url) as conn:
-        while not stop.is_set():
-            if put - settled(conn) < 20_000:
-                for _ in range(5):
-                    conn.execute(statement, {"n": 1_000, "keys": KEYS, "kind": "noop", "hints": False})
-                put += 5_000
-            else:
-                time.sleep(0.05)
+def _put(conn: "psycopg.Connection[tuple[object, ...]]") -> int:
+    for _ in range(5):
+        conn.execute(ENQUEUE_KEYED, {"n": 1_000, "keys": KEYS})
+    return 5_000
 
 
 def main() -> None:

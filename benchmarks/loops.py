@@ -7,6 +7,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -91,22 +92,39 @@ def rate(loop: Loop) -> float:
 
 def drain(url: str, engine: str, tasks: int, payload_bytes: int, batch: int = BATCH) -> float:
     """Tasks per second while a backlog of so many is emptied."""
+    with ThreadPoolExecutor(PROCESSES) as fillers:
+        for filler in [
+            fillers.submit(_fill, url, engine, tasks // PROCESSES, payload_bytes) for _ in range(PROCESSES)
+        ]:
+            filler.result()
+    return run(Loop(url, engine, 300.0, payload_bytes, enqueue=False, batch=batch)).rate
+
+
+def _fill(url: str, engine: str, tasks: int, payload_bytes: int) -> None:
     with connect(url) as conn:
         filler = engine_for(engine, conn, "default", payload_of(payload_bytes))
         for _ in range(tasks // 1_000):
             filler.enqueue(1_000)
-    return run(Loop(url, engine, 300.0, payload_bytes, enqueue=False, batch=batch)).rate
 
 
 def pairs(count: int, names: tuple[str, str], measure: Callable[[str], float]) -> dict[str, object]:
     """Two engines in turn (ABAB); the ratio of each pair is second / first."""
+    return compared(in_turn(count, names, measure), *names)
+
+
+def in_turn(count: int, names: Sequence[str], measure: Callable[[str], float]) -> dict[str, list[float]]:
+    """Each of them once, so many times over."""
     rates: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(count):
         for name, kept in rates.items():
             kept.append(measure(name))
-    first, second = names
+    return rates
+
+
+def compared(rates: dict[str, list[float]], first: str, second: str) -> dict[str, object]:
+    """The rates of two, and the ratio second / first of each turn."""
     ratios = [b / a for a, b in zip(rates[first], rates[second], strict=True)]
-    found: dict[str, object] = {name: round(statistics.median(rates[name])) for name in names}
+    found: dict[str, object] = {name: round(statistics.median(rates[name])) for name in (first, second)}
     return found | {"ratio": spread(ratios), "ratios": [round(ratio, 3) for ratio in ratios]}
 
 

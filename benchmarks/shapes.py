@@ -1,6 +1,6 @@
 """Other shapes of work than a drain: threads, processes, offered load, enqueuing, idle fleets.
 
-python -m benchmarks.shapes --write docs/benchmarks/shapes.json      about 25 minutes
+python -m benchmarks.shapes --write docs/benchmarks/shapes.json      about 18 minutes
 """
 
 import argparse
@@ -22,8 +22,8 @@ from uuid_utils import uuid7
 
 from benchmarks.apps import STARTS
 from benchmarks.engines import Ours, connect, payload_of
-from benchmarks.limits import between, snapshot
-from benchmarks.loops import about, pairs, spread, write
+from benchmarks.limits import between
+from benchmarks.loops import about, compared, in_turn, pairs, spread, write
 from benchmarks.suite import bare, whole
 from benchmarks.systems import HOLDFAST
 from benchmarks.worker import enqueue, resident, statements, worker
@@ -32,10 +32,15 @@ APP = "benchmarks.apps:app"
 TASKS = 100_000
 STEADY_SECONDS = 10.0
 WARM_SECONDS = 3.0
-LOADS = {0.001: (500, 2_000, 5_000, 8_000), 0.02: (200, 1_000, 2_000, 4_000)}
+DRAINS = {
+    "coroutines": ("single.noop", 2),
+    "threads": ("single.sync", 2),
+    "eight processes": ("single.noop", 8),
+}
+LOADS = {0.001: (500, 2_000, 8_000), 0.02: (200, 1_000, 4_000)}
 FLEET = 100
 STARTED_TOGETHER = 4
-PAIRS_WITHOUT_A_FLOOR = 3
+TURNS_WITHOUT_A_FLOOR = 3
 ENQUEUE_SECONDS = 5.0
 HEAVY_BYTES = 8_192
 HEAVY_TASKS = 200_000
@@ -61,13 +66,13 @@ select from holdfast.enqueue_many(
 """
 
 
-def drained(url: str, kind: str, *options: object) -> float:
+def drained(url: str, kind: str, processes: int) -> float:
     """Tasks per second of one worker on a backlog of one kind."""
     with connect(url) as conn:
         Ours.install(conn)
         enqueue(url, kind, TASKS)
         conn.execute("vacuum analyze")
-        with worker(url, *options, app=APP):
+        with worker(url, "--processes", processes, app=APP):
             return between(conn, TASKS)
 
 
@@ -189,10 +194,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    scenes = ["threads", "processes", "steady", "enqueue", "heavy", "fleet", "snapshot"]
+    scenes = ["drain", "steady", "enqueue", "heavy", "fleet"]
     parser.add_argument("--only", choices=scenes, action="append")
     parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--held", type=float, default=300.0)
     parser.add_argument("--workers", type=int, default=FLEET)
     parser.add_argument("--write", metavar="FILE")
     chosen = parser.parse_args()
@@ -200,17 +204,10 @@ def main() -> None:
     found: dict[str, object] = {"about": about()}
     with postgres(15, DURABLE) as server:
         url = f"{server}/postgres"
-        if "threads" in only:
-            kinds = "single.noop", "single.sync"
-            found["plain functions in threads / coroutines"] = pairs(
-                PAIRS_WITHOUT_A_FLOOR, kinds, lambda kind: drained(url, kind, "--processes", 2)
-            )
-        if "processes" in only:
-            found["eight processes / two"] = pairs(
-                PAIRS_WITHOUT_A_FLOOR,
-                ("2", "8"),
-                lambda count: drained(url, "single.noop", "--processes", count),
-            )
+        if "drain" in only:
+            rates = in_turn(TURNS_WITHOUT_A_FLOOR, tuple(DRAINS), lambda name: drained(url, *DRAINS[name]))
+            found["plain functions in threads / coroutines"] = compared(rates, "coroutines", "threads")
+            found["eight processes / two"] = compared(rates, "coroutines", "eight processes")
         if "steady" in only:
             found["steady"] = {
                 f"{seconds:g} s": {str(load): steady(url, seconds, load) for load in loads}
@@ -227,8 +224,6 @@ def main() -> None:
             found["drain, 8 kB, holdfast / bare"] = pairs(
                 chosen.pairs, ("bare", "holdfast"), lambda which: heavy(server, which)
             )
-        if "snapshot" in only:
-            found["drain beside an old snapshot"] = snapshot(url, chosen.held, keyed=False)
     if "fleet" in only:
         found["idle"] = fleet(chosen.workers)
     write(chosen.write, found)

@@ -12,6 +12,7 @@ from holdfast.store.pool import connect
 from holdfast.store.tasks import TaskStore
 from marks import CHUNK, PAYLOAD, TUNED, URL, chosen, mark
 
+FILLERS = 2
 app = Holdfast()
 
 
@@ -25,7 +26,12 @@ async def fill(tasks: int) -> None:
     """Install its tables and put tasks there."""
     async with await connect(URL) as conn:
         await migrate_up(conn, "holdfast")
-        store = TaskStore(Settings(database_url=URL))
+    await asyncio.gather(*[_put(tasks // FILLERS) for _ in range(FILLERS)])
+
+
+async def _put(tasks: int) -> None:
+    store = TaskStore(Settings(database_url=URL))
+    async with await connect(URL) as conn:
         for _ in range(tasks // CHUNK):
             await store.enqueue_many(conn, [NewTask("noop", PAYLOAD)] * CHUNK)
 
