@@ -114,12 +114,6 @@ def burdens() -> dict[str, Burden]:
     }
 
 
-def _put(conn: Connection[TupleRow]) -> int:
-    for _ in range(5):
-        conn.execute(ENQUEUE, {"n": 1_000, "kind": "noop", "hints": False})
-    return 5_000
-
-
 def measure_burdens(url: str, seconds: float, count: int) -> dict[str, object]:
     """Everything at once in one schema, nothing in the other, in turn."""
     with connect(url) as conn:
@@ -195,7 +189,8 @@ def main() -> None:
         if chosen.only in (None, "worker"):
             with connect(url) as conn:
                 Ours.install(conn)
-            found["old snapshot, a whole worker"] = beside_a_worker(url, chosen.held, _put)
+            values = {"kind": "noop", "hints": False}
+            found["old snapshot, a whole worker"] = beside_a_worker(url, chosen.held, ENQUEUE, values)
             print(found["old snapshot, a whole worker"], flush=True)
         if chosen.only in (None, "burdens"):
             found["burdens"] = measure_burdens(url, chosen.seconds, chosen.pairs)

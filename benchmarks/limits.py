@@ -130,13 +130,7 @@ def snapshot(url: str, held: float) -> dict[str, object]:
     with connect(url) as conn:
         Ours.install(conn)
         conn.execute(LIMIT)
-    return beside_a_worker(url, held, _put)
-
-
-def _put(conn: "psycopg.Connection[tuple[object, ...]]") -> int:
-    for _ in range(5):
-        conn.execute(ENQUEUE_KEYED, {"n": 1_000, "keys": KEYS})
-    return 5_000
+    return beside_a_worker(url, held, ENQUEUE_KEYED, {"keys": KEYS})
 
 
 def main() -> None:

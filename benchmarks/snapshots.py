@@ -3,19 +3,20 @@
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import LiteralString
 
 import psycopg
 from psycopg import Connection
 from psycopg.rows import TupleRow
 
 from benchmarks.engines import connect
-from benchmarks.loops import Loop, run
+from benchmarks.loops import WINDOW_SECONDS, Loop, run
 from benchmarks.worker import settled, worker
 
-WINDOW_SECONDS = 5
 KEPT_WAITING = 20_000
+CHUNK = 1_000
 OPTIONS = ("--concurrency", 100, "--processes", 2)
 
 
@@ -42,44 +43,40 @@ def beside_the_loop(url: str, held: float, after: float = 20.0) -> dict[str, obj
     with old_snapshot(url):
         time.sleep(held)
     loop.join()
-    windows = [count / 5 for count in done[0]]
-    first, last = int(held / 5) + 1, int((held + held) / 5)
-    calm, under = windows[1 : first - 1], windows[first:last]
-    rate = statistics.median(calm)
-    return {
-        "held_seconds": held,
-        "before": round(rate),
-        "while_held": round(statistics.median(under)),
-        "worst_window": round(min(under)),
-        "worst_over_before": round(min(under) / rate, 3),
-        "worst_before_over_before": round(min(calm) / rate, 3),
-        "median_over_before": round(statistics.median(under) / rate, 3),
-        "windows": [round(window) for window in windows],
-    }
+    windows = [count / WINDOW_SECONDS for count in done[0]]
+    first, last = int(held / WINDOW_SECONDS) + 1, int((held + held) / WINDOW_SECONDS)
+    return _told(held, windows[1 : first - 1], windows[first:last])
 
 
-def beside_a_worker(url: str, held: float, put: Callable[[Connection[TupleRow]], int]) -> dict[str, object]:
-    """The same of a whole worker, fed with what `put` enqueues; as long without the snapshot as with it."""
+def beside_a_worker(
+    url: str, held: float, enqueue: LiteralString, values: Mapping[str, object]
+) -> dict[str, object]:
+    """The same of a whole worker, which is fed by a statement that enqueues `n`."""
     stop = threading.Event()
-    feeder = threading.Thread(target=_feed, args=(url, stop, put))
+    feeder = threading.Thread(target=_feed, args=(url, stop, enqueue, values))
     feeder.start()
     try:
         with connect(url) as conn, worker(url, *OPTIONS):
             time.sleep(WINDOW_SECONDS)
             calm = _windows(conn, held)
             with old_snapshot(url):
-                windows = _windows(conn, held)
+                under = _windows(conn, held)
     finally:
         stop.set()
         feeder.join()
+    return _told(held, calm, under)
+
+
+def _told(held: float, calm: list[float], under: list[float]) -> dict[str, object]:
     before = statistics.median(calm)
     return {
         "held_seconds": held,
         "before": round(before),
-        "worst_over_before": round(min(windows) / before, 3),
+        "worst_over_before": round(min(under) / before, 3),
         "worst_before_over_before": round(min(calm) / before, 3),
-        "median_over_before": round(statistics.median(windows) / before, 3),
-        "windows": [round(window) for window in calm + windows],
+        "median_over_before": round(statistics.median(under) / before, 3),
+        "windows_before": [round(window) for window in calm],
+        "windows_while_held": [round(window) for window in under],
     }
 
 
@@ -92,12 +89,13 @@ def _windows(conn: Connection[TupleRow], seconds: float) -> list[float]:
     return windows
 
 
-def _feed(url: str, stop: threading.Event, put: Callable[[Connection[TupleRow]], int]) -> None:
+def _feed(url: str, stop: threading.Event, enqueue: LiteralString, values: Mapping[str, object]) -> None:
     """Keep some waiting; they are not counted where they stand, because the dead stand there too."""
     done = 0
     with connect(url) as conn:
         while not stop.is_set():
             if done - settled(conn) < KEPT_WAITING:
-                done += put(conn)
+                conn.execute(enqueue, {**values, "n": CHUNK})
+                done += CHUNK
             else:
                 time.sleep(0.05)
