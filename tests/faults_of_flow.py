@@ -166,6 +166,9 @@ FLOW = {
         "runtime/maintenance.py", "asked = began >= self._ask_held_at", "asked = True"
     ),
     "oldest-of-any-kind": Fault("store/samples.py", "figures[3] = max((age", "figures[3] = min((age"),
+    "counted-where-whole-reads-are-off": Fault(
+        "store/samples.py", 'await conn.execute(self._sql["count_freely"])', "pass"
+    ),
     "lost-worker-waited-for": Fault("runtime/maintenance.py", ' or (lost and chore == "look")', ""),
     "turn-of-any-kind": Fault(
         SQL,

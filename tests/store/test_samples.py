@@ -21,3 +21,22 @@ async def test_what_waits_is_counted_by_queue_and_by_kind(world: World) -> None:
     assert (queues.of("high"), queues.of("default")) == ([2, 1, 0], [1, 0, 0])
     assert queues.oldest_seconds("high") == pytest.approx(60, abs=20)
     assert (await samples.kinds(world.conn))[1] == {"mail.send": [1, 1], "video.render": [2, 0]}
+
+
+@pytest.mark.catches("counted-where-whole-reads-are-off")
+async def test_counting_sorts_nothing_on_disk(world: World) -> None:
+    await world.conn.execute(
+        "select from holdfast.enqueue_many(kinds => array['mail.send'],"
+        " ids => array(select holdfast.uuid7() from generate_series(1, 5000)),"
+        " payloads => array_fill('{}'::jsonb, array[5000]))"
+    )
+    said: list[str | None] = []
+    world.conn.add_notice_handler(lambda notice: said.append(notice.message_primary))
+    async with world.conn.transaction():
+        # The server tells of every file that it needs for what does not fit into memory.
+        await world.conn.execute("set local work_mem = '64kB'")
+        await world.conn.execute("set local log_temp_files = 0")
+        await world.conn.execute("set local client_min_messages = log")
+        await Samples(world.store.settings).take(world.conn)
+    assert not [message for message in said if message and "temporary file" in message]
+    assert (await Samples(world.store.settings).queues(world.conn)).of("default") == [5_000, 0, 0]

@@ -73,7 +73,9 @@ class Samples:
         if row is not None and row[0] < row[1] * SHARE:
             return
         began = time.monotonic()
-        rows = await (await conn.execute(self._sql[statement])).fetchall()
+        async with conn.transaction():
+            await conn.execute(self._sql["count_freely"])
+            rows = await (await conn.execute(self._sql[statement])).fetchall()
         took = time.monotonic() - began
         for name, figures in samples.items():
             values = {"name": name, "figures": json.dumps(figures(rows)), "took": took}
