@@ -29,12 +29,13 @@ def old_snapshot(url: str) -> Iterator[None]:
         yield
 
 
-def beside_the_loop(url: str, held: float, after: float = 20.0) -> dict[str, object]:
-    """Rates in windows of five seconds, before, while and after a reader holds an old snapshot.
+def beside_the_loop(url: str, held: float) -> dict[str, object]:
+    """Rates in windows of five seconds, before and while a reader holds an old snapshot.
 
     As long without it as with it: so one sees what the worst of so many windows is by itself.
     """
-    total = held + held + after
+    # A little longer than what is looked at, so that every window is a whole one.
+    total = held + held + 2 * WINDOW_SECONDS
     done: list[list[int]] = []
     loop = threading.Thread(target=lambda: done.append(run(Loop(url, "holdfast", total)).windows))
     loop.start()
