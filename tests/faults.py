@@ -41,12 +41,12 @@ FAULTS = (
         ),
         "claim-takes-locked-rows": Fault(
             SQL,
-            "            for update skip locked\n        ) x\n        limit %(limit)s\n    ))\n    returning r.id, r.run_at, r.timeout_seconds",
-            "        ) x\n        limit %(limit)s\n    ))\n    returning r.id, r.run_at, r.timeout_seconds",
+            "                for update skip locked\n            ) x\n            limit room\n",
+            "            ) x\n            limit room\n",
         ),
         "claim-before-its-time": Fault(SQL, "and c.run_at <= least(l.run_to, now())", ""),
         "claim-ignores-priority": Fault(
-            SQL, "and c.priority = l.priority\n                and c.run_at", "and c.run_at"
+            SQL, "and c.priority = l.priority\n                    and c.run_at", "and c.run_at"
         ),
         "order-left-to-the-planner": Fault(
             SQL,
@@ -143,8 +143,8 @@ FAULTS = (
         ),
         "number-that-has-ended-taken-for-given-out": Fault(
             SQL,
-            "case when exists (select from picked) then pg_current_xact_id()::text::int8 end",
-            "pg_snapshot_xmax(pg_current_snapshot())::text::int8 - 1",
+            "case when exists (select from picked) then pg_current_xact_id()::text::bigint end",
+            "pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1",
         ),
         "sweep-never-starts": Fault(FLOOR, "        return now >= self._due_at", "        return False"),
         "late-result-in-silence": Fault(

@@ -12,7 +12,7 @@ FLOW = {
         "select p.*, p.kind = any ((select d.kinds from doors d)::text[]) or p.queue",
         "select p.*, p.queue",
     ),
-    "claim-ignores-a-paused-queue": Fault(SQL, "            where q.paused_at is null\n", ""),
+    "claim-ignores-a-paused-queue": Fault(SQL, "                where q.paused_at is null\n", ""),
     "door-left-open": Fault(
         SQL,
         "least(\n                    coalesce(b.capacity, 1000000) - coalesce(used.slots, 0),",
@@ -169,6 +169,19 @@ FLOW = {
     "counted-where-whole-reads-are-off": Fault(
         "store/samples.py", 'await conn.execute(self._sql["count_freely"])', "pass"
     ),
+    "claim-reads-whole-tables": Fault(
+        SQL,
+        "set enable_seqscan = off\nset enable_bitmapscan = off\nset enable_memoize = off\n",
+        "set enable_bitmapscan = off\nset enable_memoize = off\n",
+    ),
+    "claim-sorts-all-that-waits": Fault(
+        SQL, "set enable_bitmapscan = off\nset enable_memoize = off\n", "set enable_memoize = off\n"
+    ),
+    "shunt-sorts-all-that-waits": Fault(
+        SQL,
+        "room integer) returns integer\nlanguage plpgsql\nset plan_cache_mode = force_generic_plan\nset enable_seqscan = off\nset enable_bitmapscan = off\n",
+        "room integer) returns integer\nlanguage plpgsql\nset plan_cache_mode = force_generic_plan\nset enable_seqscan = off\n",
+    ),
     "lost-worker-waited-for": Fault("runtime/maintenance.py", ' or (lost and chore == "look")', ""),
     "turn-of-any-kind": Fault(
         SQL,
@@ -185,9 +198,9 @@ FLOW = {
     ),
     "weights-ignored": Fault(SQL, "coalesce(b.weight, r.weight, 1) as weight", "1::real as weight"),
     "lane-by-time": Fault(
-        SQL,
-        "coalesce(p.position, (extract(epoch from p.run_at) * 1e6)::int8)",
-        "coalesce(null::int8, (extract(epoch from p.run_at) * 1e6)::int8)",
+        "store/pieces.sql",
+        "coalesce(p.position, (extract(epoch from p.run_at) * 1000000)::bigint)",
+        "coalesce(null::bigint, (extract(epoch from p.run_at) * 1000000)::bigint)",
     ),
     "lane-passes-the-first": Fault(
         SQL, "where t.bucket not like 'lane%' or not exists (", "where true or not exists ("

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from holdfast.store.samples import Samples
+from tests.store.outgrown import outgrown
 from tests.world import World
 
 
@@ -25,23 +26,14 @@ async def test_what_waits_is_counted_by_queue_and_by_kind(world: World) -> None:
 
 @pytest.mark.catches("counted-where-whole-reads-are-off")
 async def test_counting_sorts_nothing_on_disk(world: World) -> None:
-    many = (
-        "select from holdfast.enqueue_many(kinds => array['mail.send'],"
-        " ids => array(select holdfast.uuid7() from generate_series(1, 5000)),"
-        " payloads => array_fill('{}'::jsonb, array[5000]))"
-    )
-    # Statistics from when all that stood there was dead; a backlog has outgrown them.
-    async with world.conn.transaction(force_rollback=True):
-        await world.conn.execute(many)
-    await world.conn.execute("analyze holdfast.ready")
-    await world.conn.execute(many)
     said: list[str | None] = []
     world.conn.add_notice_handler(lambda notice: said.append(notice.message_primary))
-    async with world.conn.transaction():
-        # The server tells of every file that it needs for what does not fit into memory.
-        await world.conn.execute("set local work_mem = '64kB'")
-        await world.conn.execute("set local log_temp_files = 0")
-        await world.conn.execute("set local client_min_messages = log")
-        await Samples(world.store.settings).take(world.conn)
-    assert not [message for message in said if message and "temporary file" in message]
-    assert (await Samples(world.store.settings).queues(world.conn)).of("default") == [5_000, 0, 0]
+    async with outgrown(world.conn, 5_000):
+        async with world.conn.transaction():
+            # The server tells of every file that it needs for what does not fit into memory.
+            await world.conn.execute("set local work_mem = '64kB'")
+            await world.conn.execute("set local log_temp_files = 0")
+            await world.conn.execute("set local client_min_messages = log")
+            await Samples(world.store.settings).take(world.conn)
+        assert not [message for message in said if message and "temporary file" in message]
+        assert (await Samples(world.store.settings).queues(world.conn)).of("default") == [5_000, 0, 0]

@@ -13,6 +13,7 @@ from holdfast.store.bridges import numbered
 from holdfast.store.floor import Floor
 from holdfast.store.pool import Conn
 from holdfast.store.sql import load
+from tests.store.outgrown import outgrown
 from tests.world import World
 
 FOLDER = Path(holdfast.store.__file__).parent
@@ -58,22 +59,51 @@ async def test_the_hot_statements_read_no_table_whole(world: World, direct_url: 
     conn = await world.open_direct(direct_url)
     if tasks:
         await world.store.enqueue_many(conn, [NewTask("mail.send")] * tasks)
-    lanes = Floor(["default"]).ranges()
-    arrays = {
-        "queues": [lane.queue for lane in lanes],
-        "priorities": [lane.priority for lane in lanes],
-        "froms": [lane.start for lane in lanes],
-        "tos": [lane.end for lane in lanes],
-    }
-    alone = {"limit": 100, "timeout": 600.0, "worker": world.worker}
-    at_once = {"at_once": 100, "known": ["mail.send"], "epoch": 0, "lowest": 0, "turns": True}
-    claim = await plan(conn, "claim", arrays | alone | at_once)
-    assert "Index Scan using ready_pkey" in claim
-    assert "Tid Scan on ready" in claim
     complete = await plan(conn, "complete", {"ids": "{}", "fences": "{}", "results": None, "now": None})
     settle = await plan(conn, "settle", {"verdicts": "[]", "now": None})
-    for hot in (claim, complete, settle):
+    for hot in (complete, settle):
         assert not re.search(r"Seq Scan on (ready|running|tasks)\b", hot), hot
+
+
+async def reads(conn: Conn, column: str) -> dict[str, int]:
+    """How often a table was read whole (`seq_scan`), or rows of it through an index (`idx_tup_fetch`)."""
+    cursor = await conn.execute(
+        f"select relname, {column} from pg_stat_xact_user_tables"
+        " where schemaname = 'holdfast' and relname in ('ready', 'running', 'tasks', 'buckets')"
+    )
+    return dict(await cursor.fetchall())
+
+
+@pytest.mark.parametrize("tasks", [0, 3_000])
+@pytest.mark.catches("claim-reads-whole-tables")
+async def test_a_claim_reads_no_table_whole(world: World, tasks: int) -> None:
+    if tasks:
+        await world.store.enqueue_many(world.conn, [NewTask("mail.send")] * tasks)
+    await world.register(world.worker)
+    async with world.conn.transaction():
+        # As behind a pooler, where a connection cannot turn whole reads off for itself.
+        await world.conn.execute("set local enable_seqscan = on")
+        before = await reads(world.conn, "seq_scan")
+        claimed = await world.store.claim(world.conn, Floor(["default"]), world.worker, 100)
+        assert await reads(world.conn, "seq_scan") == before
+    assert len(claimed.claims) == min(tasks, 100)
+
+
+@pytest.mark.catches("claim-sorts-all-that-waits", "shunt-sorts-all-that-waits")
+@pytest.mark.parametrize("statement", ["claim", "shunt"])
+async def test_a_burst_on_a_queue_that_was_counted_as_empty_is_not_sorted(
+    world: World, statement: str
+) -> None:
+    await world.register(world.worker)
+    async with outgrown(world.conn, 30_000), world.conn.transaction():
+        before = (await reads(world.conn, "idx_tup_fetch"))["ready"]
+        if statement == "claim":
+            claimed = await world.store.claim(world.conn, Floor(["default"]), world.worker, 10)
+            assert len(claimed.claims) == 10
+        else:
+            await world.store.shunt(world.conn, Floor(["default"]).ranges(), 10)
+        after = (await reads(world.conn, "idx_tup_fetch"))["ready"]
+        assert 10 <= after - before < 100, "the first few, along the index"
 
 
 @pytest.mark.catches("running-read-for-each-lost")

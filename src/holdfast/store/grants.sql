@@ -21,7 +21,7 @@ revoke all on all functions in schema holdfast from public;
 grant usage on schema holdfast to holdfast_enqueuer, holdfast_worker, holdfast_api;
 grant execute on function holdfast.enqueue, holdfast.enqueue_many, holdfast.enqueue_after, holdfast.uuid7
     to holdfast_enqueuer, holdfast_worker, holdfast_api;
-grant execute on function holdfast.make_partition, holdfast.release_followups, holdfast.lease_at_once, holdfast.claim_waiting, holdfast.has_turn, holdfast.free_slots, holdfast.turn_over, holdfast.offer, holdfast.hint to holdfast_worker;
+grant execute on function holdfast.make_partition, holdfast.release_followups, holdfast.claim, holdfast.shunt, holdfast.lease_at_once, holdfast.claim_waiting, holdfast.has_turn, holdfast.free_slots, holdfast.turn_over, holdfast.offer, holdfast.hint to holdfast_worker;
 grant execute on function holdfast.offer, holdfast.hint to holdfast_api;
 -- Whoever does something may say so, and nobody may take it back: the audit is only added to.
 grant execute on function holdfast.note, holdfast.note_tasks, holdfast.audit_hash, holdfast.seal_audit, holdfast.prune_audit to holdfast_worker, holdfast_api;

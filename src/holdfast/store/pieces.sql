@@ -172,3 +172,14 @@ t.id::text, f.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.
     t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.alone,
     case when t.polls > 0 then array[extract(epoch from t.polling_since), t.progress, extract(epoch from t.progressed_at)]::double precision[] end,
     f.started_at, f.worker::text, f.overdue
+
+-- piece: as_waiting
+            coalesce(p.position, (extract(epoch from p.run_at) * 1000000)::bigint), p.id, p.timeout_seconds,
+            case when p.position is null then p.priority else 0 end,
+            coalesce(p.bucket, p.kind || '@' || p.queue), p.queue, p.kind
+
+-- piece: turned_over
+        select count(*)::integer as tasks, case when count(*) > 0 then holdfast.turn_over(
+            array_agg(w.bucket), array_agg(w.priority), array_agg(w.position), array_agg(w.id), array_agg(w.queue), array_agg(w.kind)
+        ) end
+        from waits w

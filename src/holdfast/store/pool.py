@@ -3,9 +3,9 @@
 A prepared statement's plan is made once. If the narrow tables happen to be empty at that moment, the
 planner prefers to read them whole, and goes on doing so when they have grown (measured: a third of
 the rate within seconds). So a direct connection turns whole reads off for itself when it starts. A
-pooler in transaction mode refuses or drops that; then nothing is prepared, every plan is made for the
-tables as they are, and only some speed is lost. No `set` is ever sent that would outlive its transaction:
-behind a pooler it would leak.
+pooler in transaction mode refuses or drops that; then nothing is prepared, plans are made for the tables
+as they are (those of claims, in functions, are pinned there too), and only some speed is lost. No `set` is
+ever sent that would outlive its transaction: behind a pooler it would leak.
 """
 
 from typing import TypeAlias
