@@ -176,11 +176,14 @@ async def test_a_database_that_is_away_is_said_to_be_and_the_page_comes_back(
 ) -> None:
     await seed(console.world.conn, Settings(database_url=console.world.url))
     page = await console.page()
-    if not watching:
+    if watching:
+        async with page.expect_response("**/api/live", timeout=60_000):
+            await page.reload()
+    else:
         # As when it went away between two streams: then there is nobody who could tell.
         await page.route("**/api/live", lambda route: route.fulfill(status=503))
-    async with page.expect_response("**/api/live"):
         await page.reload()
+        await expect(page.locator(".live")).to_contain_text("Not connected", timeout=60_000)
     await expect(page.locator(".verdict")).to_contain_text("Degraded")
     server, _, name = direct_url.rpartition("/")
     async with await psycopg.AsyncConnection.connect(f"{server}/postgres", autocommit=True) as keeper:
