@@ -12,7 +12,7 @@ from functools import partial
 from tests.cluster import DURABLE, postgres
 
 from benchmarks.engines import Frozen, Ours, connect
-from benchmarks.loops import Loop, about, drain, pairs, rate, write
+from benchmarks.loops import Loop, about, drain, fill, pairs, rate, write
 
 ENGINES = ("frozen", "holdfast")
 
@@ -43,7 +43,8 @@ def _loop(url: str, seconds: float, size: int, engine: str) -> float:
 
 
 def _drain(url: str, backlog: int, size: int, engine: str) -> float:
-    return drain(url, engine, backlog, size)
+    fill(url, engine, backlog, size)
+    return drain(url, engine, size)
 
 
 if __name__ == "__main__":

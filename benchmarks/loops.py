@@ -19,6 +19,7 @@ _BEGAN = time.monotonic()
 BATCH = 100
 PROCESSES = 2
 WINDOW_SECONDS = 5.0
+EMPTY_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +91,20 @@ def rate(loop: Loop) -> float:
     return run(loop).rate
 
 
-def drain(url: str, engine: str, tasks: int, payload_bytes: int, batch: int = BATCH) -> float:
-    """Tasks per second while a backlog of so many is emptied."""
+def fill(url: str, engine: str, tasks: int, payload_bytes: int) -> None:
+    """Enqueue so many, on as many connections as will take them."""
     with ThreadPoolExecutor(PROCESSES) as fillers:
         for filler in [
             fillers.submit(_fill, url, engine, tasks // PROCESSES, payload_bytes) for _ in range(PROCESSES)
         ]:
             filler.result()
-    return run(Loop(url, engine, 300.0, payload_bytes, enqueue=False, batch=batch)).rate
+
+
+def drain(
+    url: str, engine: str, payload_bytes: int, batch: int = BATCH, seconds: float = EMPTY_SECONDS
+) -> float:
+    """Tasks per second while what waits is emptied, or for so long."""
+    return run(Loop(url, engine, seconds, payload_bytes, enqueue=False, batch=batch)).rate
 
 
 def _fill(url: str, engine: str, tasks: int, payload_bytes: int) -> None:

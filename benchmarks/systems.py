@@ -23,7 +23,7 @@ class System:
 
     name: str
     tuned: bool
-    # As many as it runs in half a minute at most.
+    # At least as many as it runs in the 22 seconds of a run.
     tasks: int
     keeps: str
     driver: str
@@ -33,6 +33,8 @@ class System:
     # Measured: fresh statistics turn oban-py's claim into a walk over its whole table, a third as fast,
     # and cost Graphile an eighth; the others need them (PgQueuer runs at a sixth without).
     analyzed: bool = True
+    # Its tasks stand in the database, so that a copy of a filled one has them.
+    in_database: bool = True
 
     @property
     def title(self) -> str:
@@ -82,8 +84,8 @@ SYSTEMS = [
     System("procrastinate", True, 20_000, COMMITTED, "procrastinate_drive.py", packages=_PROCRASTINATE),
     System("awa", False, 100_000, COMMITTED, "awa_drive.py", packages=("awa-pg==0.6.9",)),
     System("awa", True, 150_000, COMMITTED, "awa_drive.py", packages=("awa-pg==0.6.9",)),
-    System("celery", False, 30_000, LOST, "celery_drive.py", packages=_CELERY),
-    System("celery", True, 30_000, LOST, "celery_drive.py", packages=_CELERY),
+    System("celery", False, 20_000, LOST, "celery_drive.py", packages=_CELERY, in_database=False),
+    System("celery", True, 20_000, LOST, "celery_drive.py", packages=_CELERY, in_database=False),
     System("graphile", False, 60_000, COMMITTED, "graphile_drive.mjs", packages=_GRAPHILE, analyzed=False),
     System("graphile", True, 400_000, BATCHED, "graphile_drive.mjs", packages=_GRAPHILE, analyzed=False),
 ]
