@@ -92,7 +92,7 @@ def rate(loop: Loop) -> float:
 
 
 def fill(url: str, engine: str, tasks: int, payload_bytes: int) -> None:
-    """Enqueue so many, on as many connections as will take them."""
+    """Enqueue so many, on as many connections as a loop has."""
     with ThreadPoolExecutor(PROCESSES) as fillers:
         for filler in [
             fillers.submit(_fill, url, engine, tasks // PROCESSES, payload_bytes) for _ in range(PROCESSES)

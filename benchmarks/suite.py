@@ -41,7 +41,7 @@ BARE = {"frozen, 100": ("frozen", 100), "ours, 100": ("holdfast", 100), "ours, 5
 BARE_TASKS = 600_000
 
 
-def prepare(server: str, name: str, fill: Callable[[], None]) -> None:
+def prepare(server: str, name: str, put: Callable[[], None]) -> None:
     """Make a database with its tasks: a copy of the one that was filled when it was first asked for.
 
     The copy goes through memory and the log, so that its pages stand in both as they do after a fill. What it
@@ -52,7 +52,7 @@ def prepare(server: str, name: str, fill: Callable[[], None]) -> None:
         admin.execute("drop database if exists bench with (force)")
         if admin.execute("select from pg_database where datname = %s", [name]).fetchone() is None:
             admin.execute("create database bench")
-            fill()
+            put()
             admin.execute(sql.SQL("create database {} template bench").format(kept))
             admin.execute("drop database bench with (force)")
         admin.execute(sql.SQL("create database bench template {}").format(kept))
