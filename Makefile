@@ -6,7 +6,7 @@ PYTHON ?= python3
 JOBS ?= 2
 # Benchmarks and fault tests run on a PostgreSQL cluster of their own, made and removed by tests/cluster.py.
 
-.PHONY: help setup lock check fix dev lint types imports site test requirements mutants check-databases decay bare chaos deploys limits redrive lists fuzz metrics outside webhooks console console-quick client screenshots worker-rates endure bench bench-setup bench-quick clean
+.PHONY: help setup lock check fix dev lint types imports site test requirements mutants check-databases decay bare against chaos deploys endings floods hostile hostile-clients limits redrive lists fuzz metrics outside webhooks console console-quick client screenshots worker-rates endure bench bench-setup bench-quick locks clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | column -t -s '	'
@@ -30,7 +30,9 @@ console/node_modules: console/package-lock.json
 	touch console/node_modules
 
 # What checks and writes sources; the build needs none of it.
-console/tools/node_modules: console/tools/package.json
+# `npm ci` wants every platform's build of the linter in the lock file, also those that a registry lacks. Versions are
+# exact in package.json, and `npm install` checks the hashes in the lock file.
+console/tools/node_modules: console/tools/package-lock.json
 	cd console/tools && npm install --silent --no-save --no-audit --no-fund
 	touch console/tools/node_modules
 
@@ -76,6 +78,9 @@ check-databases: ## all tests on PostgreSQL 15, on 18, and through PgBouncer
 bare: ## bare rates against the frozen statements, ABAB, as JSON
 	$(BIN)/python -m benchmarks.bare --write docs/benchmarks/bare.json
 
+against: ## the working tree against a release: BASE=0.1.0 WHAT=drain|enqueue|finish|limits [GATE=0.97] [WRITE=FILE]
+	$(BIN)/python -m benchmarks.against --base $(BASE) --what $(WHAT) $(if $(GATE),--gate $(GATE)) $(if $(WRITE),--write $(WRITE))
+
 decay: ## enqueue, claim, settle under old snapshots and large tables, as JSON
 	$(BIN)/python -m benchmarks.decay --write docs/benchmarks/decay.json
 
@@ -88,10 +93,19 @@ chaos: ## 100,000 tasks under kills, stops, cuts and restarts of the database; t
 deploys: ## twenty rolling restarts under load, half of them with a version that lacks a kind
 	HOLDFAST_TEST_DEPLOYS=20 $(BIN)/pytest -q -s -k rolling_restarts tests/runtime/test_deploys.py
 
+endings: ## kill 200 executors between the end of their handlers and the settle
+	$(BIN)/python -m tests.endings --rounds 200
+
+floods: ## a million tasks of one tenant beside another tenant's few: how long those wait
+	$(BIN)/python -m tests.floods --write docs/benchmarks/floods.json
+
 limits: ## limits, rates, turns and lanes while workers are killed, then limits at size, as JSON
 	$(BIN)/python -m tests.pressure --write docs/benchmarks/pressure.json
 	$(BIN)/python -m tests.pressure --only "fifty at once" --slower 10 --write docs/benchmarks/pressure-slower.json
 	$(BIN)/python -m benchmarks.limits --write docs/benchmarks/limits.json
+
+locks: ## every table locked while a worker runs: backends, log lines, how soon it resumes
+	$(BIN)/python -m tests.locks
 
 bench-setup: ## install the peers that `make bench` measures, each in an environment of its own
 	$(BIN)/python -m benchmarks.systems
@@ -117,11 +131,17 @@ metrics: ## what a real Prometheus sees while processes are killed, and what cou
 outside: ## ten thousand tasks by workers in shell, with kills
 	HOLDFAST_TEST_OUTSIDE_TASKS=10000 $(BIN)/python -m pytest -q tests/http_api/test_shell_worker.py
 
+hostile-clients: ## an operator's requests while one viewer holds 500 exports, 500 streams and 1,000 half-sent requests
+	$(BIN)/python -m tests.hostile_clients --each 500 --seconds 60
+
 redrive: ## a million dead letters redriven beside live work, then while drivers are killed, as JSON
 	$(BIN)/python -m benchmarks.redrive --write docs/benchmarks/redrive.json
 
 webhooks: ## deliveries at speed, beside dead receivers, and while processes are killed, as JSON
 	$(BIN)/python -m benchmarks.webhooks --write docs/benchmarks/webhooks.json
+
+hostile: ## ten thousand hostile payloads, messages and answers through every door
+	$(BIN)/python -m tests.hostile
 
 console-quick: console ## how quick the console is beside a million dead letters, as JSON
 	$(BIN)/python -m benchmarks.console --write docs/benchmarks/console.json

@@ -20,7 +20,7 @@ from benchmarks.loops import about, write
 from benchmarks.redrive import DEAD
 from holdfast.config import Settings
 from holdfast.http.application import create
-from holdfast.http.service import Auth
+from holdfast.http.identity import Auth
 from holdfast.store.pool import connect as connect_async
 from holdfast.store.upkeep import Upkeep
 

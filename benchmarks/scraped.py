@@ -20,7 +20,7 @@ import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from tests.cluster import DURABLE, Cluster, cluster, free_port
 from tests.tree import Tree
 
 from benchmarks.apps import TOOK
+from benchmarks.cpu import cpu_seconds
 from benchmarks.engines import Ours, connect
 from benchmarks.loops import about, spread, write
 from benchmarks.worker import DRAIN_TASKS, enqueue, settled, worker
@@ -141,28 +142,6 @@ def _drained(conn: object, trees: list[Tree], tasks: int, rng: random.Random) ->
                 os.kill(rng.choice(pids), signal.SIGKILL)
                 killed += 1
         time.sleep(0.05)
-
-
-def cpu_seconds(pids: Iterable[int]) -> float:
-    """What these processes, and those that they started, have used of the cores so far."""
-    parents: dict[int, list[int]] = {}
-    ticks: dict[int, int] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            # It has just ended.
-            continue
-        pid = int(stat.parent.name)
-        parents.setdefault(int(fields[1]), []).append(pid)
-        # Its own, and that of its children that have ended.
-        ticks[pid] = sum(map(int, fields[11:15]))
-    found, waiting = 0, list(pids)
-    while waiting:
-        pid = waiting.pop()
-        found += ticks.get(pid, 0)
-        waiting += parents.get(pid, ())
-    return found / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

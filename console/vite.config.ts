@@ -13,6 +13,8 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     target: "es2022",
+    // The notices that the licences of bundled packages ask for; they go into the wheel with the pages.
+    license: { fileName: "third-party-licenses.md" },
   },
   server: { proxy: { "/api": "http://127.0.0.1:8410" } },
 });

@@ -58,7 +58,9 @@ def free_port() -> int:
         return port
 
 
-def _as_postgres(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+def _as_postgres(
+    *command: str | Path, cwd: Path, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run as the user postgres where we are root, because the server refuses to run as root."""
     user = "postgres" if os.geteuid() == 0 else None
     return subprocess.run(
@@ -67,6 +69,7 @@ def _as_postgres(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess
         capture_output=True,
         text=True,
         cwd=cwd,
+        env=None if environment is None else os.environ | environment,
         user=user,
         group=user,
         extra_groups=[] if user else None,
@@ -81,12 +84,13 @@ class Cluster:
     folder: Path
     programs: Path
     options: str
+    environment: Mapping[str, str] | None = None
 
     def start(self) -> None:
         """Start it and wait until it answers."""
         _as_postgres(
             self.programs / "pg_ctl", "-D", self.folder / "data", "-w", "-t", "60", "-l", self.folder / "log",
-            "-o", self.options, "start", cwd=self.folder,
+            "-o", self.options, "start", cwd=self.folder, environment=self.environment,
         )  # fmt: skip
 
     def stop(self, mode: str = "immediate") -> None:
@@ -104,7 +108,9 @@ def postgres(version: int = 15, settings: Mapping[str, str] = QUICK) -> Iterator
 
 
 @contextmanager
-def cluster(version: int = 15, settings: Mapping[str, str] = QUICK) -> Iterator[Cluster]:
+def cluster(
+    version: int = 15, settings: Mapping[str, str] = QUICK, environment: Mapping[str, str] | None = None
+) -> Iterator[Cluster]:
     """A cluster of its own that a test may stop and start."""
     programs = binaries(version)
     folder = Path(tempfile.mkdtemp(prefix="holdfast-pg-"))
@@ -120,7 +126,7 @@ def cluster(version: int = 15, settings: Mapping[str, str] = QUICK) -> Iterator[
             "--no-locale", "-N", cwd=folder,
         )  # fmt: skip
         options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 {given}"
-        running = Cluster(f"postgresql://postgres@127.0.0.1:{port}", folder, reachable, options)
+        running = Cluster(f"postgresql://postgres@127.0.0.1:{port}", folder, reachable, options, environment)
         running.start()
         try:
             yield running

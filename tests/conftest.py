@@ -27,6 +27,8 @@ _servers = ExitStack()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Start a cluster for the whole run, unless a server was named; xdist workers inherit its URL."""
+    # Tests prune what they have just written; tests/ops/test_audit_prunes.py has the default.
+    os.environ.setdefault("HOLDFAST_AUDIT_PRUNE_DAYS_MIN", "0")
     if "HOLDFAST_TEST_URL" not in os.environ and not config.option.collectonly:
         os.environ["HOLDFAST_TEST_URL"] = _servers.enter_context(postgres(15))
 
@@ -52,7 +54,8 @@ def _admin() -> psycopg.Connection[tuple[object, ...]]:
 @pytest.fixture(scope="session")
 def template() -> str:
     """A migrated database, made once for each version of the schema."""
-    schema = "".join(m.up for m in migrations("holdfast")) + "".join(function_statements("holdfast"))
+    functions = "".join(function_statements("holdfast", audit_prune_days_min=0))
+    schema = "".join(m.up for m in migrations("holdfast")) + functions
     name = f"holdfast_template_{hashlib.sha256(schema.encode()).hexdigest()[:12]}"
     with _admin() as admin:
         # Held until the connection closes, so that the other xdist workers find the template whole.
@@ -71,7 +74,7 @@ def template() -> str:
 
 async def _migrate(url: str) -> None:
     async with await connect(url) as conn:
-        await migrate_up(conn, "holdfast")
+        await migrate_up(conn, "holdfast", audit_prune_days_min=0)
 
 
 @pytest.fixture(scope="session")
@@ -120,6 +123,7 @@ async def conn(url: str) -> AsyncIterator[Conn]:
 @pytest.fixture
 async def world(conn: Conn, url: str) -> AsyncIterator[World]:
     """The store with its surroundings; whatever a test did, the invariants hold at its end."""
+    await World.reset_prunes(conn)
     surroundings = World(conn, url)
     yield surroundings
     await surroundings.close()
@@ -131,8 +135,8 @@ def trees(world: World, url: str, tmp_path: Path) -> Iterator[Callable[..., Tree
     """Makes real workers, and ends them with the test; they run through the pooler where there is one."""
     made: list[Tree] = []
 
-    def make(name: str = "a", at: str = url, app: str = "tests.apps:app") -> Tree:
-        made.append(Tree(at, tmp_path, name, app))
+    def make(name: str = "a", at: str = url, app: str = "tests.apps:app", module: str = "holdfast") -> Tree:
+        made.append(Tree(at, tmp_path, name, app, module))
         return made[-1]
 
     yield make

@@ -2,11 +2,22 @@
 # ruff: noqa: E501 (what is replaced must stand in one piece)
 
 from tests.fault import Fault
+from tests.faults_of_audit import OF_THE_AUDIT
+from tests.faults_of_clients import CLIENTS
+from tests.faults_of_clocks import CLOCKS
 from tests.faults_of_console import CONSOLE
+from tests.faults_of_databases import DATABASES
+from tests.faults_of_endings import ENDINGS
+from tests.faults_of_floods import FLOODS
 from tests.faults_of_flow import FLOW
+from tests.faults_of_grants import GRANTS
 from tests.faults_of_http import HTTP
+from tests.faults_of_kinds import KINDS
+from tests.faults_of_locks import LOCKS
 from tests.faults_of_operations import OPERATIONS
+from tests.faults_of_rows import ROWS
 from tests.faults_of_shapes import SHAPES
+from tests.faults_of_text import TEXT
 from tests.faults_of_webhooks import WEBHOOKS
 
 SQL = "store/tasks.sql"
@@ -24,11 +35,22 @@ DEAF_NO_MORE = (
 
 FAULTS = (
     FLOW
+    | CLIENTS
+    | CLOCKS
     | CONSOLE
+    | ENDINGS
+    | FLOODS
+    | GRANTS
     | HTTP
+    | KINDS
+    | LOCKS
     | OPERATIONS
+    | ROWS
     | WEBHOOKS
+    | OF_THE_AUDIT
     | SHAPES
+    | DATABASES
+    | TEXT
     | {
         "no-fence": Fault(
             SQL, "where c.id = v.id and c.fence = v.fence offset 0", "where c.id = v.id offset 0"
@@ -74,13 +96,13 @@ FAULTS = (
         ),
         "re-entry-below-the-floor": Fault(
             SQL,
-            "else greatest(t.run_at, c.now + make_interval(secs => g.after_seconds), clock_timestamp()) end",
+            "else greatest(c.now + make_interval(secs => g.after_seconds), clock_timestamp()) end",
             "else t.run_at + make_interval(secs => g.after_seconds) end",
         ),
-        "resume-below-the-floor": Fault(
-            SQL, "mark_reason = null, run_at = greatest(t.run_at, clock_timestamp())", "mark_reason = null"
+        "resume-below-the-floor": Fault(SQL, "mark_reason = null, run_at = {due_from}", "mark_reason = null"),
+        "lost-worker-renews": Fault(
+            SQL, "(%(workers)s::uuid[]) and w.lost_at is null\nreturning", "(%(workers)s::uuid[])\nreturning"
         ),
-        "lost-worker-renews": Fault(SQL, "and w.lost_at is null and w.lease_expires_at > now()", ""),
         "cancel-marks-a-running-task": Fault(
             SQL,
             "    from (select id from dropped union all select id from stepped_out) d\n    where t.id = d.id and t.mark is null",
@@ -114,7 +136,7 @@ FAULTS = (
         "retried-for-ever": Fault(DECIDE, "or claim.failures + 1 >= (", "or claim.failures - 10**9 >= ("),
         "terminal-error-retried": Fault(DECIDE, "if not rule.retried or", "if"),
         "neighbours-accused": Fault(
-            DECIDE, "crashes = claim.crashes + int(alone)", "crashes = claim.crashes + 1"
+            DECIDE, "crashes = claim.crashes + int(lost.alone)", "crashes = claim.crashes + 1"
         ),
         "rate-limit-spends": Fault(DECIDE, "RATE_LIMITS_FREE = 20", "RATE_LIMITS_FREE = 0"),
         "backoff-without-a-floor": Fault(
@@ -240,7 +262,7 @@ FAULTS = (
         ),
         "nobody-runs-alone": Fault(RUNS, "        if claim.alone:\n", "        if False:\n"),
         "flight-not-recorded": Fault(
-            RUNS, "        self._flight.start(slot, claim.id, claim.fence, run.deadline_at)\n", ""
+            RUNS, "        self._flight.start(claim.id, claim.fence, run.deadline_at)\n", ""
         ),
         "exit-takes-its-process-along": Fault(
             "runtime/execute.py",
@@ -263,7 +285,7 @@ FAULTS = (
         "log-reader-stops-the-worker": Fault(
             "observe/log.py", "if not stat.S_ISREG(os.fstat(descriptor).st_mode):", "if False:"
         ),
-        "torn-flight": Fault("runtime/flight.py", 'struct.Struct("<16sdq")', 'struct.Struct("<q16sd")'),
+        "torn-flight": Fault("runtime/flight.py", 'struct.Struct("<16sdqq")', 'struct.Struct("<16sdqq8x")'),
         "outcome-taken-as-it-is": Fault(
             "runtime/execute.py",
             "        return _said(handler, answer)\n",

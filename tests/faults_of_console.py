@@ -9,7 +9,7 @@ VERDICT = "ops/verdict.py"
 CONSOLE = {
     "queue-page-leads-nowhere": Fault(CONSOLE_PAGES, 'if path in {"", "queue"}:', 'if path == "":'),
     "console-without-a-policy": Fault(CONSOLE_PAGES, '{"Content-Security-Policy": POLICY, ', "{"),
-    "assets-from-anywhere": Fault(CONSOLE_PAGES, "if _ASSET.match(path) is None or not", "if not"),
+    "assets-from-anywhere": Fault(CONSOLE_PAGES, "if _ASSET.fullmatch(path) is None or not", "if not"),
     "away-in-silence": Fault("http/live.py", "                seen = AWAY\n", "                continue\n"),
     "board-without-the-dead": Fault(
         "store/board.py", "                    dead.get(name, 0),\n", "                    0,\n"

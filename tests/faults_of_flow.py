@@ -25,8 +25,8 @@ FLOW = {
     ),
     "slot-not-returned": Fault(
         SQL,
-        "    delete from holdfast.slots s\n    where not exists (",
-        "    delete from holdfast.slots s\n    where false and not exists (",
+        "where s.worker in (select l.id from lost l)\n        or not exists (select",
+        "where false and not exists (select",
     ),
     "slots-kept-by-the-departed": Fault(
         SQL,
@@ -156,9 +156,7 @@ FLOW = {
     "look-blind-to-what-is-over": Fault(
         "runtime/maintenance.py", '"expire": pending.over', '"expire": False'
     ),
-    "lease-end-not-waited-for": Fault(
-        "runtime/maintenance.py", "min(WAKE_SECONDS, lost_in, ", "min(WAKE_SECONDS, "
-    ),
+    "lease-end-not-waited-for": Fault("runtime/maintenance.py", "min(WAKE_SECONDS, lost_in)", "WAKE_SECONDS"),
     "dear-look-taken-as-often": Fault(
         "runtime/maintenance.py", "max(LOOK_SECONDS, SHARE * (self._clock() - began))", "LOOK_SECONDS"
     ),

@@ -45,9 +45,9 @@ HTTP = {
         "if False and not hmac",
     ),
     "strangers-may-act": Fault(
-        "http/service.py",
-        "        refuse_strangers(request)\n        if self._auth is Auth.NONE:",
-        "        if self._auth is Auth.NONE:",
+        "http/identity.py",
+        "    refuse_strangers(request)\n    if auth is Auth.NONE:",
+        "    if auth is Auth.NONE:",
     ),
     "sessions-never-idle": Fault(
         "store/access.sql", " and s.seen_at > now() - make_interval(secs => %(idle)s::double precision)", ""
@@ -58,9 +58,11 @@ HTTP = {
         "and t.revoked_at is null and (t.expires_at is null or t.expires_at > now());",
         ";",
     ),
-    "any-proxy": Fault("http/service.py", "if peer not in self.addresses:", "if False:"),
-    "proxy-makes-admins": Fault("http/service.py", "name, roles[0])", "name, Role.ADMIN)"),
-    "names-of-others": Fault("http/service.py", "not in LOOPBACK:", "in ():"),
+    "any-proxy": Fault("http/proxies.py", "if reason is not None:", "if False:"),
+    "proxy-makes-admins": Fault("http/proxies.py", "name, roles[0])", "name, Role.ADMIN)"),
+    "names-of-others": Fault(
+        "http/identity.py", "if len(hosts) != 1 or LOOPBACK.fullmatch(hosts[0]) is None:", "if False:"
+    ),
     "rare-ones-searched-for": Fault(
         "store/pieces.sql",
         "        limit %(look)s\n\n-- piece: marked_looked_at",
@@ -88,8 +90,13 @@ HTTP = {
     ),
     "outside-lease-for-ever": Fault(
         "store/tasks.sql",
-        "w.token = %(token)s and w.lost_at is null and w.lease_expires_at > now()",
-        "w.token = %(token)s",
+        "w.token = %(token)s and w.lost_at is null\n",
+        "w.token = %(token)s\n",
+    ),
+    "outside-lease-ends-by-itself": Fault(
+        "store/tasks.sql",
+        "w.token = %(token)s and w.lost_at is null\n",
+        "w.token = %(token)s and w.lost_at is null and w.lease_expires_at > now()\n",
     ),
     "late-report-in-silence": Fault(
         OUTSIDE, "            await self._store.refuse(conn, [(told, verdict)])\n", "            pass\n"

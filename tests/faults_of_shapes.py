@@ -23,7 +23,9 @@ SHAPES = {
         "                self._end(run, answer)\n",
     ),
     "bulk-not-in-flight": Fault(
-        "runtime/flight.py", "self.slots + (reach if items else 0)", "self.slots + (reach if False else 0)"
+        "runtime/bulks.py",
+        "self._flight.start(run.claim.id, run.claim.fence, self.deadline_at, RunMode.BULK_ITEM)",
+        "pass",
     ),
     "bulk-without-deadline": Fault(
         "runtime/runs.py", "[call for call in self._calls if call.deadline_at <= now]", "[]"

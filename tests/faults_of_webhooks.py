@@ -52,7 +52,7 @@ WEBHOOKS = {
     "backlog-wakes-as-one": Fault("webhooks/patience.py", "max(left, 2.0**polls)", "2.0**polls"),
     "all-probe-at-once": Fault(
         "webhooks/webhooks.sql",
-        "where id = %(id)s and left_alone_until <= now()\nreturning true",
+        "where id = %(id)s and left_alone_until not between now() and now() + make_interval(secs => %(seconds_max)s::double precision)\nreturning true",
         "where id = %(id)s\nreturning true",
     ),
     "order-not-kept": Fault(
@@ -80,7 +80,9 @@ WEBHOOKS = {
         "for some in _slices(deliveries[1:]):",
     ),
     "api-reads-secrets": Fault(
-        "store/grants.sql", "revoke select on holdfast.webhook_keys from holdfast_api;\n", ""
+        "store/grants.sql",
+        "revoke select on holdfast.webhook_keys from holdfast_api, holdfast_operator;\n",
+        "",
     ),
     "lookups-not-shared": Fault(ADDRESS, "asked = self._asked.get((host, port))", "asked = None"),
     "idle-connections-kept": Fault(

@@ -8,7 +8,9 @@ from holdfast.cli.main import program
 from holdfast.config import Settings
 from holdfast.core import errors, events
 from holdfast.core.failure import RULES, ErrorCode
+from holdfast.http import access
 from holdfast.observe.lines import EVENT_NAMES
+from holdfast.store.privileges import expected
 
 HEAD = "<!-- Made from the code by tests/reference.py. -->\n\n"
 
@@ -80,6 +82,14 @@ def error_page() -> str:
         if isinstance(value, type) and issubclass(value, Exception):
             lines.append(f"| `{name}` | {inspect.getdoc(value)} |")
     lines += [
+        "\nWhat the functions in the database raise, for whoever calls them from SQL:\n",
+        "| SQLSTATE | in Python | when |",
+        "| --- | --- | --- |",
+    ]
+    for code, (exception, when) in errors.SQLSTATES.items():
+        lines.append(f"| `{code}` | `{exception.__name__}` | {when} |")
+    lines += [
+        "| `40001` | the driver's own | The snapshot of a repeatable read or serializable transaction is too old: run the transaction again. |",
         "\nHow a failed attempt is classed:\n",
         "| class | retried | spends | code | dead reason |",
         "| --- | --- | --- | --- | --- |",
@@ -111,8 +121,47 @@ def event_page() -> str:
     lines.append(
         "\n`log.dropped` says how many lines were lost because nobody read them; a file never loses any."
     )
-    assert set(EVENT_NAMES) == set(events.Event.__args__) - {events.TasksEnqueued, events.TasksSettling}
+    silent = {events.TasksEnqueued, events.TasksSettling, events.StatementDelayed}
+    assert set(EVENT_NAMES) == set(events.Event.__args__) - silent
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"command-line.md": command_line, "errors.md": error_page, "events.md": event_page}
+def permissions_page() -> str:
+    """Every route, function and table, and who may use it."""
+    lines = [
+        HEAD + "# Permissions\n",
+        "Tests try every line of these tables, and everything that is not in them "
+        "([database roles](../how-to/roles.md), [threat model](../explanation/threat-model.md)).\n",
+        "## HTTP\n",
+        "The least role that may use a route. An operator may do what a viewer may, and an admin what an operator may;",
+        "a token of workers may use the routes of workers and no others.\n",
+        "| route | role |",
+        "| --- | --- |",
+    ]
+    for route, role in sorted(access.ROUTES.items()):
+        others = ", worker" if route in access.WORKERS_TOO else ""
+        lines.append(f"| `{route[0]} {route[1]}` | {role}{others} |")
+    lines += [
+        f"| `{method} {path}` | nobody has to log in |" for method, path in sorted(access.OPEN | access.PAGES)
+    ]
+    lines += [
+        "\n## Database\n",
+        "What `holdfast migrate --grants` grants, and nothing else. Every role may use the schema.\n",
+        "| | holdfast_enqueuer | holdfast_worker | holdfast_api | holdfast_operator |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    granted: dict[tuple[str, str], dict[str, str]] = {}
+    for one in sorted(expected()):
+        granted.setdefault((one.object_type, one.object), {})[one.role] = one.privileges
+    for (object_type, name), roles in granted.items():
+        cells = [roles.get(f"holdfast_{role}", "–") for role in ("enqueuer", "worker", "api", "operator")]
+        lines.append(f"| {object_type} `{name}` | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {
+    "command-line.md": command_line,
+    "errors.md": error_page,
+    "events.md": event_page,
+    "permissions.md": permissions_page,
+}

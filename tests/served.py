@@ -31,7 +31,11 @@ async def ready(address: str) -> None:
 
 @asynccontextmanager
 async def api_process(
-    url: str, app: str, *options: str, environment: Mapping[str, str] | None = None
+    url: str,
+    app: str,
+    *options: str,
+    environment: Mapping[str, str] | None = None,
+    output: int | None = None,
 ) -> AsyncIterator[tuple[str, "subprocess.Popen[bytes]"]]:
     """An API over a database; answers where it is, and the process."""
     port = free_port()
@@ -39,6 +43,8 @@ async def api_process(
         [sys.executable, "-m", "holdfast", "api", app, "--port", str(port), *options],
         env=os.environ | {"HOLDFAST_DATABASE_URL": url} | dict(environment or {}),
         cwd=ROOT,
+        stdout=output,
+        stderr=output,
     )
     try:
         await ready(f"http://127.0.0.1:{port}")

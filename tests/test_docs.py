@@ -40,7 +40,7 @@ def test_a_reference_page_is_what_the_code_says(name: str) -> None:
 def test_every_setting_is_documented() -> None:
     page = DOCS / "reference" / "settings.md"
     head, _, rest = page.read_text().partition("## Of an app\n")
-    tail = rest[rest.index("## Under the names") :]
+    tail = rest[rest.index("## Secrets of a process") :]
     made = f"{head}## Of an app\n\n{settings_table()}\n\n{tail}"
     if WRITE:
         page.write_text(made)

@@ -1,6 +1,7 @@
 """From nothing to the first completed task: from a clone, and from the wheel in an empty environment."""
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
@@ -140,3 +141,14 @@ async def test_five_commands_lead_from_a_clone_to_the_first_task(
     assert done.returncode == 0, done.stdout + done.stderr
     assert "hello, world\n" in done.stdout
     assert time.monotonic() - began < SECONDS_MAX
+
+
+def test_the_wheel_carries_the_licences_of_what_the_console_bundles(environment: Path) -> None:
+    (notices,) = environment.glob("lib/python*/site-packages/holdfast/http/pages/third-party-licenses.md")
+    text = notices.read_text()
+    bundled = json.loads((ROOT / "console" / "package.json").read_text())["dependencies"]
+    missing = [
+        f"{name} {version}" for name, version in bundled.items() if f"## {name} - {version} (" not in text
+    ]
+    assert not missing
+    assert text.count("Permission is hereby granted") >= len(bundled)

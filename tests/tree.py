@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,8 +50,16 @@ class Effect:
 class Tree:
     """One worker, in a session of its own so that its whole group can be signalled."""
 
-    def __init__(self, url: str, folder: Path, name: str = "a", app: str = "tests.apps:app") -> None:
+    def __init__(
+        self,
+        url: str,
+        folder: Path,
+        name: str = "a",
+        app: str = "tests.apps:app",
+        module: str = "holdfast",
+    ) -> None:
         self._url = url
+        self._module = module
         self._app = app
         self.name = name
         self.record = folder / "effects"
@@ -61,11 +69,12 @@ class Tree:
         self._lines: list[dict[str, object]] = []
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *options: object, old: bool = False) -> "Tree":
+    def start(self, *options: object, old: bool = False, clock: Mapping[str, str] | None = None) -> "Tree":
         environment = os.environ | {"HOLDFAST_DATABASE_URL": self._url, RECORD: str(self.record)}
+        environment |= clock or {}
         if old:
             environment[OLD] = "1"
-        command = [sys.executable, "-m", "holdfast", "worker", self._app, "--name", self.name]
+        command = [sys.executable, "-m", self._module, "worker", self._app, "--name", self.name]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, *map(str, options)],

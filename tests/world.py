@@ -2,8 +2,8 @@
 
 import json
 import random
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from uuid import uuid4
 
@@ -17,6 +17,7 @@ from holdfast.core.task import Claim, NewTask, TaskView
 from holdfast.store.floor import Floor
 from holdfast.store.gates import Gates
 from holdfast.store.leasing import AtOnce
+from holdfast.store.migrate import function_statements
 from holdfast.store.operate import Operator
 from holdfast.store.pool import Conn, connect
 from holdfast.store.settle import Settled
@@ -72,6 +73,8 @@ left join holdfast.buckets b on b.name = w.bucket
 left join holdfast.buckets d on d.name = left(w.bucket, strpos(w.bucket, '=')) || '*'
 where not exists (select from holdfast.turns t where t.bucket = w.bucket)
     and w.bucket not like 'after:%'
+    -- The claim that meets one of the bucket in ready gives it its turn.
+    and not exists (select from holdfast.ready r where r.bucket = w.bucket and r.run_at <= now())
     and (select coalesce(sum(s.slots), 0) from holdfast.slots s where s.bucket = w.bucket)
         < coalesce(b.capacity, d.capacity, case when w.bucket like 'lane%' then 1 else 1000000 end)
     and (w.bucket not like 'lane%' or (
@@ -121,6 +124,14 @@ class World:
         statements += [f"delete from holdfast.{table}" for table in (*TABLES, *AUDIT, *ACCESS)]
         async with conn.transaction():
             await conn.execute("; ".join(statements))
+
+    @staticmethod
+    async def reset_prunes(conn: Conn) -> None:
+        """Let entries of any age be pruned again: a test that migrated as users do has left the default."""
+        row = await (await conn.execute("select holdfast.audit_prune_days_min()")).fetchone()
+        if row != (0,):
+            for statement in function_statements("holdfast", audit_prune_days_min=0):
+                await conn.execute(statement)
 
     async def open(self) -> Conn:
         """Another connection, closed at the end of the test."""
@@ -239,11 +250,30 @@ class World:
     async def rows_of(self, table: str, columns: str) -> list[tuple[object, ...]]:
         return await (await self.conn.execute(f"select {columns} from holdfast.{table}")).fetchall()
 
-    async def rows(self, table: str) -> int:
-        row = await (await self.conn.execute(f"select count(*) from holdfast.{table}")).fetchone()
+    async def rows(self, table: str, conn: Conn | None = None) -> int:
+        row = await (await (conn or self.conn).execute(f"select count(*) from holdfast.{table}")).fetchone()
         assert row is not None
         count: int = row[0]
         return count
+
+
+@asynccontextmanager
+async def proven(conn: Conn, token: str, address: str = "") -> AsyncIterator[None]:
+    """A transaction in which the HTTP API says whose token it is."""
+    async with conn.transaction():
+        if token and ":" not in token:
+            # Only a token that holds is believed.
+            await conn.execute(
+                "insert into holdfast.api_tokens (id, name, role, secret_hash, created_at, created_by)"
+                " values (%s, %s, 'operator', '', now(), 'test') on conflict do nothing",
+                [token, token],
+            )
+        await conn.execute(
+            "select set_config('holdfast_audit.token', %s, true),"
+            " set_config('holdfast_audit.address', %s, true)",
+            [token, address],
+        )
+        yield
 
 
 def broken(message: str = "connection reset", kind: FailureClass = FailureClass.TRANSIENT) -> Failed:

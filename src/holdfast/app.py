@@ -10,6 +10,7 @@ from holdfast.api.handles import TaskHandle
 from holdfast.api.kinds import Kind
 from holdfast.api.sender import Sender
 from holdfast.config import Settings
+from holdfast.core.bounds import BUCKET_PREFIXES, NAME_CHARACTERS_MAX, RESERVED_KINDS
 from holdfast.core.errors import BadHandler, Misused
 from holdfast.core.events import Listener, silent
 from holdfast.core.handler import GATHER_SECONDS, GATHER_SIZE, Bulk, Handler, Handlers, Isolation, Task
@@ -23,9 +24,8 @@ from holdfast.webhooks.face import WebhookKinds, Webhooks
 
 P = TypeVar("P")
 
-KIND_CHARACTERS_MAX = 200
 # How buckets are called in which tasks wait for others, and not for a limit; and kinds of our own.
-RESERVED = ("after:", "lane:", "lane!:", "holdfast.", "webhook.")
+RESERVED = (*BUCKET_PREFIXES, *RESERVED_KINDS)
 
 
 class Holdfast:
@@ -143,9 +143,9 @@ class Holdfast:
     def _check(self, kind: str) -> None:
         if not isinstance(kind, str):
             raise BadHandler(f'a kind needs a name: write @app.task("{getattr(kind, "__name__", "name")}")')
-        if not kind or len(kind) > KIND_CHARACTERS_MAX or not kind.isprintable():
+        if not kind or len(kind) > NAME_CHARACTERS_MAX or not kind.isprintable():
             raise BadHandler(
-                f"{kind!r} cannot be a kind: it is a name of 1 to {KIND_CHARACTERS_MAX} printable characters"
+                f"{kind!r} cannot be a kind: it is a name of 1 to {NAME_CHARACTERS_MAX} printable characters"
             )
         if kind.startswith(RESERVED):
             prefix = next(prefix for prefix in RESERVED if kind.startswith(prefix))

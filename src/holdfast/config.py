@@ -3,6 +3,9 @@
 from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+PAYLOAD_BYTES_MAX = 256_000
+AUDIT_PRUNE_DAYS_MIN = 1
+
 
 class Settings(BaseSettings):
     """Where the database is, and the limits on what it is given."""
@@ -21,7 +24,9 @@ class Settings(BaseSettings):
         description="The schema that holds every table of Holdfast.",
     )
     payload_bytes_max: int = Field(
-        default=256_000, gt=0, description="The largest payload, in bytes of JSON."
+        default=PAYLOAD_BYTES_MAX,
+        gt=0,
+        description="The largest payload, in bytes of JSON; in SQL it takes effect with `holdfast migrate`.",
     )
     result_bytes_max: int = Field(default=64_000, gt=0, description="The largest result, in bytes of JSON.")
     direct_url: str = Field(
@@ -32,6 +37,12 @@ class Settings(BaseSettings):
         default=30,
         ge=0,
         description="Days after which the content of the audit is let go; 0 keeps it for ever.",
+    )
+    audit_prune_days_min: int = Field(
+        default=AUDIT_PRUNE_DAYS_MIN,
+        ge=0,
+        le=36_500,
+        description="Days in which an entry of the audit cannot be pruned; as of `holdfast migrate`.",
     )
     approval_above: int = Field(
         default=1_000, ge=0, description="A plan with more items than this needs a second person."

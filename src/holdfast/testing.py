@@ -42,7 +42,7 @@ TABLES = (
     "slots", "rates", "queues", "schedules", "sweeps", "workers", "maintenance", "task_keys",
     "settled_deltas", "settled_minutes", "settled_totals", "samples",
     "task_history", "task_attempts", "task_edits", "failure_groups",
-    "failure_deltas", "failure_hours", "failure_releases", "releases", "queue_minutes",
+    "failure_deltas", "failure_hours", "failure_releases", "releases", "queue_minutes", "kinds",
     "plans", "plan_items", "plan_skips", "plan_outcomes",
     "webhook_endpoints", "webhook_keys", "webhook_attempts",
 )  # fmt: skip
@@ -98,7 +98,12 @@ class Bench:
         conn = await connect(app.settings.database_url, application="holdfast test")
         try:
             await _require_a_test_database(conn, app.settings.schema_name)
-            await migrate_up(conn, app.settings.schema_name)
+            await migrate_up(
+                conn,
+                app.settings.schema_name,
+                payload_bytes_max=app.settings.payload_bytes_max,
+                audit_prune_days_min=app.settings.audit_prune_days_min,
+            )
         except BaseException:
             await conn.close()
             raise

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 
+from holdfast.core.errors import TaskStranded
 from holdfast.core.outcome import Fail
 from holdfast.store.pool import where
 from tests.commands import document, run, typed
@@ -120,6 +121,29 @@ async def test_the_doctor_finds_what_hurts(world: World, monkeypatch: pytest.Mon
     assert "run `holdfast migrate`" in missing["schema"]["found"]
 
 
+@pytest.mark.catches("repair-unasked")
+async def test_the_doctor_repairs_only_when_it_is_told_to_and_why(world: World) -> None:
+    task = await world.enqueue()
+    await world.conn.execute("delete from holdfast.ready")
+    found = {one["name"]: one for one in await document("doctor", code=1)}
+    assert found["rows of tasks"]["health"] == "bad"
+    assert f"1 live with no row in ready, waiting or running: {task}" in found["rows of tasks"]["found"]
+    assert await world.rows("ready") == 0, "it only reads"
+    assert "its row in ready, waiting or running is missing" in await run("task", "why", task)
+    with pytest.raises(TaskStranded, match="run `holdfast doctor --repair --reason …`"):
+        await run("task", "cancel", task, "--reason", "no")
+    assert "give a reason" in await run("doctor", "--repair", code=2)
+    told = await document("doctor", "--repair", "--reason", "rows were deleted", "--by", "ada", code=1)
+    assert told["repaired"] == [task]
+    assert {one["name"]: one for one in told["findings"]}["rows of tasks"]["health"] == "good"
+    entries = await document("audit", "list", "--task", task)
+    assert [(one["action"], one["actor"], one["reason"]) for one in entries] == [
+        ("TASK_REPAIR", "ada", "rows were deleted")
+    ]
+    assert "0 tasks were repaired" in await run("doctor", "--repair", "--reason", "again", code=1)
+    assert (await world.claim_one()).id == task
+
+
 @pytest.mark.parametrize(
     "command",
     ["", "init", "migrate", "worker", "status", "doctor", "task", "task enqueue", "task list", "task show",
@@ -139,6 +163,12 @@ async def test_what_goes_wrong_is_one_line_and_exit_code_2(arguments: list[str],
     assert done.stderr.startswith("holdfast: ")
     assert len(done.stderr.splitlines()) == 1
     assert "secret" not in done.stderr
+
+
+async def test_a_taken_name_of_a_token_is_a_refusal(world: World, url: str) -> None:
+    assert (await typed(url, "token", "create", "ada", "--role", "viewer")).returncode == 0
+    again = await typed(url, "token", "create", "ada", "--role", "viewer")
+    assert (again.returncode, "choose another name" in again.stderr) == (1, True)
 
 
 CANNOT_KEEP = "PostgreSQL cannot keep this: "

@@ -201,10 +201,15 @@ def schedule_without_its_key(app: Holdfast) -> None:
     async def first(task: Task[object]) -> None: ...
 
 
+def limit_of_a_hidden_field(app: Holdfast) -> object:
+    return app.task("a", secrets=("card",), per=("card", Limit(running=1)))
+
+
 MISUSES: dict[Misuse, str] = {
     reserved_name: "'after:sale' cannot be a kind: names that begin with after: are taken",
     two_schedules_of_one_name: "kind a has a schedule called nightly already: give that of b another name",
     schedule_without_its_key: "a a task stands behind the limit of its tenant, and its payload has none",
+    limit_of_a_hidden_field: "per of a is card, which is not to be shown: names of limits would show it",
     no_name: 'a kind needs a name: write @app.task("print")',
     two_handlers: "kind video.render has a handler already, tests.api.test_misuse.kind.<locals>.render: give",
     empty_name: "'' cannot be a kind: it is a name of 1 to 200 printable characters",

@@ -19,7 +19,7 @@ import psycopg
 from holdfast.store.migrate import migrate_up
 from holdfast.store.pool import connect
 from tests.chaos.check import Report, check
-from tests.chaos.nemesis import Nemesis
+from tests.chaos.nemesis import CONCURRENCY, Nemesis
 from tests.chaos.proxy import Proxy
 from tests.cluster import cluster, free_port
 from tests.tree import Tree
@@ -30,6 +30,10 @@ TREES = 3
 # After the last fault: a lease, the look of maintenance, the longest backoff, and what is left to do.
 LIVENESS_SECONDS = 45.0
 RESUME_SECONDS = 2.0
+# A run in which fewer tasks ended while faults went on says little.
+SHARE_MIN = 0.3
+# A worker has leases, maintenance, upkeep, take-backs and hints; an executor has claims and settles.
+CONNECTIONS_MAX = TREES * (5 + 2 * 2)
 LEFT = """
 select t.id::text, t.kind, t.attempts, t.failures, t.crashes, t.polls, (t.run_at - now())::text,
     (now() - r.started_at)::text, w.name
@@ -114,7 +118,16 @@ def chaos(tasks: int, seed: int, seconds: float) -> tuple[Report, dict[str, obje
         proxy.start()
         stack.callback(proxy.stop)
         through = f"postgresql://postgres@127.0.0.1:{proxy.port}/{DATABASE}"
-        options: list[object] = ["--lease", LEASE, "--concurrency", 20, "--processes", 2, "--grace", 5]
+        options: list[object] = [
+            "--lease",
+            LEASE,
+            "--concurrency",
+            CONCURRENCY,
+            "--processes",
+            2,
+            "--grace",
+            5,
+        ]
         trees = [Tree(through, folder, f"tree-{n}", "tests.chaos.app:app") for n in range(TREES)]
         for tree in trees:
             tree.start(*options)
@@ -130,11 +143,18 @@ def chaos(tasks: int, seed: int, seconds: float) -> tuple[Report, dict[str, obje
             nemesis.round()
         producing.join()
         quiet = time.monotonic()
+        under_faults = _ended(direct)
         last = _settle_down(direct, nemesis, quiet)
         ended = time.monotonic()
         report = check(direct, producer.acknowledged, trees[0].record, MAX_ATTEMPTS)
         report.expect(
             ended - quiet < LIVENESS_SECONDS, f"not all had ended {ended - quiet:.0f} s after the last fault"
+        )
+        share = under_faults / len(producer.acknowledged)
+        report.expect(share >= SHARE_MIN, f"only {share:.0%} of the tasks ended while faults went on")
+        backends = _backends(direct)
+        report.expect(
+            len(backends) <= CONNECTIONS_MAX, f"{len(backends)} connections are left on the server", backends
         )
         late = [seconds for seconds in nemesis.resumed if seconds > RESUME_SECONDS]
         report.expect(not late, f"work resumed more than {RESUME_SECONDS} s after the database", late)
@@ -145,12 +165,35 @@ def chaos(tasks: int, seed: int, seconds: float) -> tuple[Report, dict[str, obje
             "tasks": tasks,
             "seconds under faults": round(quiet - began, 1),
             "seconds until all had ended": round(ended - quiet, 1),
+            "ended under faults": f"{under_faults} of {len(producer.acknowledged)}, {share:.0%}",
+            "connections left": len(backends),
             "the last of them": last,
             "faults": dict(nemesis.done),
+            "hit by kills": dict(nemesis.hit),
             "answers cut": proxy.cuts,
             "resumed after restart": nemesis.resumed,
         }
     return report, about
+
+
+def _ended(url: str) -> int:
+    """How many tasks have completed or failed."""
+    with psycopg.connect(url) as conn:
+        row = conn.execute(
+            "select (select count(*) from holdfast.task_history)"
+            " + (select count(*) from holdfast.tasks where mark is not null)"
+        ).fetchone()
+    assert row is not None, "a count always answers"
+    return int(row[0])
+
+
+def _backends(url: str) -> list[tuple[object, ...]]:
+    """The connections of workers that the server knows, the oldest first."""
+    with psycopg.connect(url) as conn:
+        return conn.execute(
+            "select application_name, state, wait_event_type, backend_start::text from pg_stat_activity"
+            " where application_name like 'holdfast%' order by backend_start"
+        ).fetchall()
 
 
 def _around(said: str) -> str:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import psycopg
 
+from tests.world import INVARIANTS
+
 CRASHES_MAX = 3
 
 
@@ -40,6 +42,11 @@ def check(  # noqa: PLR0915 (one promise after another)
             ).fetchall()
         }
         ended = conn.execute("select task_id::text, fence, ended_as from holdfast.task_attempts").fetchall()
+        reasons = conn.execute(
+            "select task_id::text, fence, reason from holdfast.task_attempts"
+            " where reason in ('not_started', 'ended', 'unsettled')"
+        ).fetchall()
+        misplaced = [row[0] for row in conn.execute(INVARIANTS).fetchall()]
         counters = conn.execute(
             "select id::text, kind, failures, crashes, attempts from holdfast.task_history"
         ).fetchall()
@@ -48,6 +55,7 @@ def check(  # noqa: PLR0915 (one promise after another)
             " (select count(*) from holdfast.waiting)"
         ).fetchone()
     starts: dict[str, list[int]] = defaultdict(list)
+    ends: set[tuple[str, int]] = set()
     torn = 0
     for line in record.read_text().splitlines():
         parts = line.split(" ")
@@ -55,12 +63,20 @@ def check(  # noqa: PLR0915 (one promise after another)
             torn += 1
         elif parts[0] == "start":
             starts[parts[2]].append(int(parts[3]))
+        elif parts[0] == "end":
+            ends.add((parts[2], int(parts[3])))
 
     lost = [task for task in acknowledged if task not in completed and task not in left]
     report.expect(not lost, f"{len(lost)} acknowledged tasks are nowhere", lost)
     unfinished = [(task, row[0]) for task, row in left.items() if row[1] is None]
     report.expect(not unfinished, f"{len(unfinished)} tasks have not ended", unfinished)
     report.expect(places == (0, 0, 0), f"ready, running, waiting are not empty: {places}")
+    report.expect(not misplaced, f"{len(misplaced)} invariants are broken", misplaced)
+
+    ran = [key for *key, reason in reasons if reason == "not_started" and key[1] in starts[key[0]]]
+    report.expect(not ran, f"{len(ran)} claims ran and are on record as not started", ran)
+    unended = [key for *key, reason in reasons if reason != "not_started" and tuple(key) not in ends]
+    report.expect(not unended, f"{len(unended)} are on record as ended and did not end", unended)
 
     without = [task for task, fence in completed.items() if fence not in starts[task]]
     report.expect(not without, f"{len(without)} completed under a fence that never started", without)
@@ -90,6 +106,7 @@ def check(  # noqa: PLR0915 (one promise after another)
         "completed": len(completed),
         "failed": len(left),
         "executions": executions,
+        "ended without being settled": sum(reason != "not_started" for *_, reason in reasons),
         "run more than once": sum(len(fences) > 1 for fences in starts.values()),
         "late results refused": sum(how == "late" for _, _, how in ended),
         "ended as": dict(Counter(how for _, _, how in ended)),

@@ -14,11 +14,13 @@ import psycopg
 
 from tests.chaos.proxy import Proxy
 from tests.cluster import Cluster
+from tests.flights import flight_record
 from tests.tree import Tree
 
 # The database crashes in every run, so that nobody need be lucky to see it.
 RESTART_EVERY = 30
 GROWN_SECONDS = 3.0
+CONCURRENCY = 20
 
 
 @dataclass(slots=True)
@@ -36,6 +38,8 @@ class Nemesis:
     chance: random.Random = field(default_factory=random.Random)
     done: Counter[str] = field(default_factory=Counter)
     resumed: list[float] = field(default_factory=list)
+    # What the processes that were killed held, by their own records.
+    hit: Counter[str] = field(default_factory=Counter)
 
     def round(self) -> None:
         """One fault: which, and how, depends on the seed and the round alone."""
@@ -50,6 +54,7 @@ class Nemesis:
             (12, self.terminate_backends),
             (12, self.cut_before_answers),
             (6, self.cut_connections),
+            (12, self.write_from_outside),
         ]
         (fault,) = self.chance.choices([f for _, f in faults], [weight for weight, _ in faults])
         if self.rounds % RESTART_EVERY == RESTART_EVERY // 2:
@@ -67,15 +72,32 @@ class Nemesis:
     def kill_executor(self) -> None:
         executors = self._tree().executors()
         if executors:
-            _kill(self.chance.choice(executors), signal.SIGKILL)
+            pid = self.chance.choice(executors)
+            self._look(pid)
+            _kill(pid, signal.SIGKILL)
+
+    def _look(self, pid: int) -> None:
+        """Take note of what a process holds that is about to be killed."""
+        # One that has just been started, or has died, has no record to be read.
+        with suppress(OSError, ValueError, LookupError), flight_record(pid, CONCURRENCY) as record:
+            entries = record.entries()
+            ended = sum(flight.ended for flight in entries)
+            self.hit["kills"] += 1
+            self.hit["kills that hit a claim"] += bool(entries)
+            self.hit["handlers at work"] += len(entries) - ended
+            self.hit["ended, not written"] += ended
 
     def kill_supervisor(self) -> None:
         tree = self._tree()
+        for pid in tree.executors():
+            self._look(pid)
         tree.process.kill()
         tree.process.wait()
 
     def kill_tree(self) -> None:
         tree = self._tree()
+        for pid in tree.executors():
+            self._look(pid)
         tree.signal_group(signal.SIGKILL)
         tree.process.wait()
 
@@ -107,6 +129,17 @@ class Nemesis:
 
     def cut_connections(self) -> None:
         self.proxy.cut_all()
+
+    def write_from_outside(self) -> None:
+        """Somebody holds rows of tasks that run, or moves them, for a moment."""
+        table, column = self.chance.choice([("tasks", "trace_id"), ("running", "worker")])
+        # A deadlock with a worker may end this one.
+        with suppress(psycopg.Error), self._admin() as admin, admin.transaction():
+            admin.execute(
+                f"update holdfast.{table} set {column} = {column}"
+                " where id in (select id from holdfast.running)"
+            )
+            time.sleep(self.chance.uniform(0.0, 0.5))
 
     def restart_database(self) -> None:
         # How soon work resumes is asked of workers that are there. Every other crash comes amid whatever

@@ -7,6 +7,7 @@ import pytest
 from playwright.async_api import Page, Request, expect
 
 from holdfast.core.state import State
+from holdfast.core.task import NewTask
 from holdfast.ops.tokens import Role
 from tests.console.conftest import Console
 from tests.tree import Tree, until_true
@@ -196,6 +197,24 @@ async def test_a_payload_is_edited_and_the_task_retried(console: Console, worker
     await expect(page.locator(".head .pill")).to_have_text("completed")
     await expect(page.locator(".code").first).to_contain_text("1080p")
     await expect(page.locator(".timeline")).to_contain_text("TASK_EDIT")
+
+
+async def test_an_admin_reveals_the_payload_of_a_kind_that_nobody_has_declared(console: Console) -> None:
+    task = NewTask("nobody.knows", '{"iban": "DE02-1203"}', queue="far")
+    (made,) = await console.world.store.enqueue_many(console.world.conn, [task])
+    operator = await console.page(f"/tasks/{made.id}", signed_in="ola", role=Role.OPERATOR)
+    await expect(operator.locator("main")).to_contain_text("Nobody has declared this kind")
+    await expect(operator.locator(".code").first).to_contain_text('"iban": [redacted]')
+    await expect(operator.get_by_role("button", name="Reveal…")).to_have_count(0)
+    page = await console.page(f"/tasks/{made.id}")
+    await page.get_by_role("button", name="Reveal…").click()
+    await why(page, "a dispute")
+    await page.get_by_role("button", name="Reveal", exact=True).click()
+    await expect(page.locator(".code").first).to_contain_text("DE02-1203")
+    await expect(page.get_by_role("button", name="Reveal…")).to_have_count(0)
+    await page.reload()
+    await expect(page.locator(".code").first).to_contain_text('"iban": [redacted]')
+    await expect(page.locator(".timeline")).to_contain_text("TASK_REVEAL")
 
 
 @pytest.mark.requirement("T12", "T13")

@@ -9,11 +9,13 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
+from psycopg.conninfo import make_conninfo
 
 from holdfast import Holdfast, Task
 from holdfast.config import Settings
 from holdfast.http.application import create
 from holdfast.ops.tokens import Role, Tokens
+from holdfast.store.migrate import grants
 from tests.ops.conftest import Shift, shift_of
 from tests.served import api_process
 from tests.world import World
@@ -57,6 +59,16 @@ class Api:
         return await self.ask("POST", path, role=role, code=code, once=once, json=body)
 
 
+async def least_privileged(world: World) -> str:
+    """The address of the tests' database for a login that is a member of holdfast_api and of nothing else."""
+    await world.conn.execute(grants("holdfast"))
+    await world.conn.execute(
+        "do $$ begin create role a_least_api login in role holdfast_api;"
+        " exception when duplicate_object or unique_violation then null; end $$"
+    )
+    return make_conninfo(world.url, user="a_least_api")
+
+
 @pytest.fixture
 async def api(world: World) -> AsyncIterator[Api]:
     holdfast = Holdfast(world.url)
@@ -65,7 +77,7 @@ async def api(world: World) -> AsyncIterator[Api]:
     async def pay(task: Task[dict[str, str]]) -> None:
         """Nothing."""
 
-    app = create(Settings(database_url=world.url), holdfast.handlers)
+    app = create(Settings(database_url=await least_privileged(world)), holdfast.handlers)
     shift = shift_of(world, holdfast.handlers)
     known = Tokens(Settings(database_url=world.url), by="test")
     tokens = {role: (await known.create(world.conn, role.value, role, None)).token for role in Role}

@@ -38,7 +38,7 @@ STATEMENTS: dict[tuple[str, str], dict[str, Any]] = {
     ("views.sql", "list_completed"): {"kind": "nothing"},
     ("views.sql", "list_completed_edge"): {},
     ("views.sql", "list_running"): {},
-    ("views.sql", "queues"): {},
+    ("views.sql", "queues"): {"queues_max": 500},
     ("views.sql", "totals"): {},
     ("failures.sql", "dead"): {**_DEAD, "code": "nothing"},
     ("failures.sql", "dead_edge"): _DEAD,
@@ -49,8 +49,13 @@ STATEMENTS: dict[tuple[str, str], dict[str, Any]] = {
     ("board.sql", "running_kinds"): {},
     ("board.sql", "queue_trends"): {"queues": ["default"]},
     ("board.sql", "changes"): {"seconds": 3_600},
-    ("audit.sql", "entries"): {**_ENTRIES, "before_chunk": None, "before_place": None, "actor": "nobody"},
-    ("audit.sql", "count_entries"): {**_ENTRIES, "before_chunk": None, "before_place": None},
+    ("audit_reading.sql", "entries"): {
+        **_ENTRIES,
+        "before_chunk": None,
+        "before_place": None,
+        "actor": "nobody",
+    },
+    ("audit_reading.sql", "count_entries"): {**_ENTRIES, "before_chunk": None, "before_place": None},
 }
 LARGE = ("tasks", "task_history", "audit_log", "ready", "waiting")
 

@@ -74,6 +74,13 @@ async def test_health_says_what_the_doctor_finds(api: Api) -> None:
     found = {one["name"]: one for one in (await api.get("/api/health", role=Role.VIEWER))["findings"]}
     assert found["version"]["health"] == "good"
     assert found["maintenance"]["advice"] == "start a worker"
+    assert found["rows of tasks"]["found"] == "one for each live task"
+    task = await api.shift.world.enqueue()
+    await api.shift.world.conn.execute("delete from holdfast.ready")
+    found = {one["name"]: one for one in (await api.get("/api/health", role=Role.VIEWER))["findings"]}
+    assert (found["rows of tasks"]["health"], task in found["rows of tasks"]["found"]) == ("bad", True)
+    assert (await api.get(f"/api/tasks/{task}/why"))[0]["cause"] == "stranded"
+    await api.shift.world.conn.execute("delete from holdfast.tasks")
 
 
 @pytest.mark.catches("console-without-a-policy", "assets-from-anywhere")

@@ -4,9 +4,12 @@ from typing import Any
 
 import httpx
 import pytest
+from httpx._types import HeaderTypes
 
+from holdfast.core.errors import Misused
 from holdfast.http.application import create
-from holdfast.http.service import COOKIE, Auth, Proxy
+from holdfast.http.identity import COOKIE, Auth
+from holdfast.http.proxies import SECRET_HEADER, Proxy
 from holdfast.ops.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS
 from holdfast.ops.tokens import Role, Tokens
 from tests.http_api.conftest import Api
@@ -115,11 +118,22 @@ async def test_a_session_ends_by_time_and_with_its_token(api: Api, how: str) -> 
     assert (await browser.client.get("/api/me")).status_code == 401
 
 
-async def asked_of(api: Api, path: str, headers: dict[str, str], peer: str, **options: Any) -> httpx.Response:
+def proxy_at(addresses: str, secret: str = "") -> Proxy:
+    return Proxy.of(addresses, "X-Forwarded-User", "X-Forwarded-Groups", secret)
+
+
+async def asked_of(
+    api: Api,
+    path: str,
+    headers: HeaderTypes,
+    peer: str,
+    at: str = "http://localhost:8410",
+    **options: Any,
+) -> httpx.Response:
     app = create(api.shift.settings, **options)
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app, raise_app_exceptions=False, client=(peer, 4_000))
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8410") as client:
+        async with httpx.AsyncClient(transport=transport, base_url=at) as client:
             if path == "/api/me":
                 return await client.get(path, headers=headers)
             return await client.post(path, json={"reason": "x"}, headers=headers)
@@ -156,13 +170,91 @@ async def test_a_proxy_is_believed_from_its_address_and_for_its_groups(
     api: Api, peer: str, headers: dict[str, str], path: str, code: int
 ) -> None:
     path = "/api/queues/default/pause" if path == "pause" else path
-    proxy = Proxy(frozenset({"10.0.0.7"}))
+    proxy = proxy_at("10.0.0.7")
     answer = await asked_of(api, path, headers, peer, auth=Auth.PROXY, proxy=proxy)
     assert answer.status_code == code, answer.text
-    # What it says of people is worth nothing where it was not asked for, and a token opens nothing here.
+    # What it says of people is worth nothing where it was not asked for.
     assert (await asked_of(api, "/api/me", headers, peer)).status_code == 401
-    token = {"Authorization": f"Bearer {api.tokens[Role.ADMIN]}"}
-    assert (await asked_of(api, "/api/me", token, peer, auth=Auth.PROXY, proxy=proxy)).status_code != 200
+
+
+NAMED = {"X-Forwarded-User": "ada", "X-Forwarded-Groups": "holdfast-admin"}
+SHARED = "what the proxy knows"
+
+
+async def test_a_network_of_proxies_is_believed(api: Api) -> None:
+    proxy = proxy_at("10.1.0.0/16, fd00::/8, 192.0.2.7")
+    for peer, code in (
+        ("10.1.2.3", 200),
+        ("::ffff:10.1.2.3", 200),
+        ("fd00::7", 200),
+        ("192.0.2.7", 200),
+        ("10.2.0.1", 401),
+        ("192.0.2.8", 401),
+        ("fe80::1", 401),
+    ):
+        answer = await asked_of(api, "/api/me", NAMED, peer, auth=Auth.PROXY, proxy=proxy)
+        assert answer.status_code == code, peer
+
+
+@pytest.mark.requirement("B9")
+@pytest.mark.catches("first-header-wins")
+@pytest.mark.parametrize("name", ["X-Forwarded-User", "X-Forwarded-Groups", SECRET_HEADER])
+async def test_b9_an_identity_header_that_was_sent_twice_is_refused(api: Api, name: str) -> None:
+    headers = [*NAMED.items(), (SECRET_HEADER, SHARED), (name.lower(), "holdfast-viewer")]
+    proxy = proxy_at("10.0.0.7", SHARED)
+    answer = await asked_of(api, "/api/me", headers, "10.0.0.7", auth=Auth.PROXY, proxy=proxy)
+    assert (answer.status_code, name in answer.json()["detail"]) == (400, True)
+
+
+@pytest.mark.requirement("B9")
+@pytest.mark.catches("any-secret")
+async def test_b9_a_proxy_with_a_secret_is_believed_only_with_it(api: Api) -> None:
+    proxy = proxy_at("127.0.0.1", SHARED)
+    for sent, code in ((SHARED, 200), (None, 401), ("", 401), (SHARED + "x", 401), ("ä" * 20, 401)):
+        headers = NAMED if sent is None else NAMED | {SECRET_HEADER: sent}
+        raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+        answer = await asked_of(api, "/api/me", raw, "127.0.0.1", auth=Auth.PROXY, proxy=proxy)
+        assert answer.status_code == code, sent
+
+
+@pytest.mark.requirement("B9")
+@pytest.mark.catches("loopback-without-a-secret", "own-address-is-the-proxy")
+async def test_b9_a_process_of_this_machine_is_no_proxy_without_the_secret(api: Api) -> None:
+    for addresses in ("127.0.0.1", "::1", "10.0.0.7, 127.0.0.0/8", "0.0.0.0/0", "::/0"):
+        with pytest.raises(Misused, match="set HOLDFAST_PROXY_SECRET"):
+            proxy_at(addresses)
+    with pytest.raises(Misused, match="fewer than 16"):
+        proxy_at("127.0.0.1", "short")
+    with pytest.raises(Misused, match="takes addresses and networks"):
+        proxy_at("proxy.internal")
+    # An address of this machine that lies in the network of its proxies.
+    proxy = proxy_at("10.1.0.0/16")
+    at = "http://10.1.0.5:8410"
+    for peer, code in (("10.1.0.5", 401), ("10.1.0.6", 200)):
+        answer = await asked_of(api, "/api/me", NAMED, peer, at=at, auth=Auth.PROXY, proxy=proxy)
+        assert answer.status_code == code
+
+
+async def test_machines_use_tokens_beside_a_proxy(api: Api) -> None:
+    proxy = proxy_at("10.0.0.7")
+    token = {"Authorization": f"Bearer {api.tokens[Role.VIEWER]}"}
+    for peer in ("10.0.0.7", "10.0.0.8", "127.0.0.1"):
+        # What the token says counts, whatever the proxy says.
+        answer = await asked_of(api, "/api/me", NAMED | token, peer, auth=Auth.PROXY, proxy=proxy)
+        assert (answer.status_code, answer.json()["role"]) == (200, "viewer")
+    pause = "/api/queues/default/pause"
+    answer = await asked_of(api, pause, NAMED | token, "10.0.0.7", auth=Auth.PROXY, proxy=proxy)
+    assert answer.status_code == 403
+    wrong = {"Authorization": "Bearer hf_000000000000." + "a" * 43}
+    answer = await asked_of(api, "/api/me", NAMED | wrong, "10.0.0.7", auth=Auth.PROXY, proxy=proxy)
+    assert answer.status_code == 401
+    # A proxy's own token for something else is none of ours.
+    other = {"Authorization": "Bearer eyJhbGciOi"}
+    answer = await asked_of(api, "/api/me", NAMED | other, "10.0.0.7", auth=Auth.PROXY, proxy=proxy)
+    assert answer.json()["name"] == "ada"
+    assert (
+        await asked_of(api, "/api/me", other, "10.0.0.8", auth=Auth.PROXY, proxy=proxy)
+    ).status_code == 401
 
 
 @pytest.mark.catches("names-of-others")

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from holdfast.core.errors import Misused
 from holdfast.core.limit import Limit, Scope
 from holdfast.core.state import State
 from holdfast.core.task import NewTask
-from holdfast.ops.tokens import Role, Tokens
+from holdfast.ops.tokens import Role, Tokens, WorkerScope
 from holdfast.store.limits import Limits
 from holdfast.store.operate import Operator
 from tests.http_api.conftest import Api
@@ -38,7 +39,7 @@ async def reported(api: Api, worker: str, task: Any, outcome: str, status: int =
 async def test_t9_an_outside_worker_enters_claims_reports_and_leaves(api: Api) -> None:
     world = api.shift.world
     task_id = await world.enqueue("render", payload={"page": 7})
-    worker = await entered(api)
+    worker = await entered(api, secrets={"render": ["page"]})
     (task,) = await claimed(api, worker)
     assert (task["id"], task["payload"], task["attempt"]) == (task_id, {"page": 7}, 1)
     shown = await api.get(f"/api/tasks/{task_id}")
@@ -53,11 +54,25 @@ async def test_t9_an_outside_worker_enters_claims_reports_and_leaves(api: Api) -
     assert (await reported(api, worker, task, "complete", result={"url": "x"}))["endedAs"] == "complete"
     # The answer was lost: it is told again, and nothing happens twice.
     assert (await reported(api, worker, task, "complete"))["endedAs"] == "complete"
-    assert (await api.get(f"/api/tasks/{task_id}"))["result"] == {"url": "x"}
+    shown = await api.get(f"/api/tasks/{task_id}")
+    assert (shown["result"], shown["payload"]) == ({"url": "[redacted]"}, {"page": "[redacted]"})
     await reported(api, worker, task, "fail", status=409)
 
     assert await api.post(f"/api/workers/{worker}/leave", role=Role.WORKER) == {"released": 0}
     await api.post(f"/api/workers/{worker}/claim", role=Role.WORKER, code=404, holding=[])
+
+
+@pytest.mark.catches("outside-lease-ends-by-itself")
+async def test_a_worker_that_beats_before_it_is_declared_lost_keeps_its_tasks(api: Api) -> None:
+    """Its lease may have ended only because the database's clock was set forward."""
+    world = api.shift.world
+    await world.enqueue("render")
+    worker = await entered(api)
+    (task,) = await claimed(api, worker)
+    await world.lapse(worker)
+    await api.post(f"/api/workers/{worker}/heartbeat", role=Role.WORKER)
+    await world.reclaim(world.conn)
+    assert (await reported(api, worker, task, "complete"))["endedAs"] == "complete"
 
 
 @pytest.mark.requirement("O1", "B9")
@@ -68,8 +83,8 @@ async def test_a_silent_worker_loses_its_tasks_and_its_late_report_is_refused_an
     worker = await entered(api)
     (task,) = await claimed(api, worker)
     await world.lapse(worker)
-    await api.post(f"/api/workers/{worker}/heartbeat", role=Role.WORKER, code=404)
     await world.reclaim(world.conn)
+    await api.post(f"/api/workers/{worker}/heartbeat", role=Role.WORKER, code=404)
     said = await reported(api, worker, task, "complete", status=409)
     assert "was not taken" in said["detail"]
     assert "late" in await world.attempts(task_id)
@@ -210,3 +225,74 @@ async def test_wrong_words_are_refused_and_nothing_is_entered(api: Api) -> None:
     await api.post("/api/workers/nonsense/claim", role=Role.WORKER, code=404, holding=[])
     await api.post(f"/api/workers/{world.worker}/claim", role=Role.WORKER, code=422)
     assert await world.rows("workers") == before
+
+
+@pytest.mark.catches("scope-not-looked-at")
+async def test_a_token_of_workers_is_for_its_queues_and_kinds_alone(api: Api) -> None:
+    known = Tokens(api.shift.settings, by="test")
+    scope = WorkerScope(queues=["video"], kinds=["render", "encode"])
+    token = await known.create(api.shift.world.conn, "video workers", Role.WORKER, None, scope)
+    api.tokens[Role.WORKER] = token.token
+    refused = await entered(api, "render", queues=["default"], code=403)
+    assert refused == "this token is not for the queue default: it is for video"
+    refused = await entered(api, "render", "refund", queues=["video"], code=403)
+    assert refused == "this token is not for the kind refund: it is for render, encode"
+    assert "default" in await entered(api, "render", code=403), "the queue that is meant where none is named"
+    await api.shift.world.enqueue("render", queue="video")
+    worker = await entered(api, "render", "encode", queues=["video"])
+    assert [task["kind"] for task in await claimed(api, worker)] == ["render"]
+    (listed,) = [one for one in await known.list(api.shift.world.conn) if one.name == "video workers"]
+    assert (listed.queues, listed.kinds) == (["video"], ["render", "encode"])
+
+
+async def test_only_a_token_of_workers_has_a_scope(api: Api) -> None:
+    with pytest.raises(Misused, match="only a token of workers is limited to queues and kinds"):
+        await Tokens(api.shift.settings, by="test").create(
+            api.shift.world.conn, "x", Role.VIEWER, None, WorkerScope(kinds=["render"])
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "scope", "message"),
+    [
+        ("x", WorkerScope(kinds=["render", "webhook.deliver"]), "kinds that begin with webhook"),
+        ("x", WorkerScope(kinds=["holdfast.plan"]), "kinds that begin with holdfast"),
+        ("x", WorkerScope(kinds=[" "]), "needs a kind that is not blank"),
+        ("x", WorkerScope(queues=[""]), "needs a queue that is not blank"),
+        ("\t ", WorkerScope(), "needs a name that is not blank"),
+    ],
+)
+async def test_a_token_that_nobody_could_use_is_refused(
+    api: Api, name: str, scope: WorkerScope, message: str
+) -> None:
+    with pytest.raises(Misused, match=message):
+        await Tokens(api.shift.settings, by="test").create(
+            api.shift.world.conn, name, Role.WORKER, None, scope
+        )
+
+
+@pytest.mark.parametrize("kind", ["webhook.deliver", "holdfast.plan"])
+async def test_tasks_of_our_own_kinds_are_for_our_own_workers(api: Api, kind: str) -> None:
+    assert await entered(api, kind, code=422) == f"tasks of kind {kind} are run by Holdfast's own workers"
+
+
+@pytest.mark.parametrize("kind", ["webhook.publish", "webhook.deliver", "holdfast.plan"])
+async def test_an_operator_cannot_enqueue_our_own_kinds(api: Api, kind: str) -> None:
+    said = await api.post("/api/tasks", role=Role.OPERATOR, code=422, kind=kind)
+    assert f"'{kind}' cannot be enqueued" in said["detail"]
+
+
+async def test_secrets_are_declared_only_of_kinds_that_the_worker_serves(api: Api) -> None:
+    said = await entered(api, "render", code=422, secrets={"pay": [], "render": []})
+    assert said == "secrets names pay, which this worker does not serve"
+    assert await api.shift.world.rows("kinds") == 0
+
+
+@pytest.mark.catches("undeclared-payload-in-messages")
+async def test_what_is_said_of_a_kind_that_nobody_declared_is_kept_without_its_payload(api: Api) -> None:
+    task_id = await api.shift.world.enqueue("render", payload={"iban": "DE89-3704"})
+    worker = await entered(api)
+    (task,) = await claimed(api, worker)
+    await reported(api, worker, task, "fail", reason="no account DE89-3704 there", code="NO_ACCOUNT")
+    error = (await api.get(f"/api/tasks/{task_id}"))["error"]
+    assert (error["code"], error["message"]) == ("NO_ACCOUNT", "no account [redacted] there")

@@ -16,7 +16,7 @@ from holdfast.ops.plan import How, PlanView
 from holdfast.ops.plans import Plans
 from holdfast.store.audit import AuditWriter
 from holdfast.store.upkeep import Upkeep
-from tests.world import World, broken
+from tests.world import World, broken, proven
 
 
 def last(claim: Claim) -> Claim:
@@ -67,6 +67,11 @@ class Shift:
 
     async def seen(self, plan: PlanView) -> PlanView:
         return await self.plans.show(self.world.conn, plan.id)
+
+    async def approve(self, plan: str, identity: str = "of-bob", reason: str = "") -> PlanView:
+        """As bob, who is proven by a token."""
+        async with proven(self.world.conn, identity):
+            return await self.others_plans.approve(self.world.conn, plan, reason)
 
     async def actions(self, batch: str | None = None) -> list[str]:
         """What the audit says was done, the oldest first."""

@@ -100,7 +100,10 @@ async def test_a_flush_is_asked_for_by_one_and_approved_by_another(shift: Shift)
     assert made["state"] == "awaiting approval"
     with pytest.raises(PlanRefused, match="nobody approves their own"):
         await run("redrive", "approve", plan, "--by", "ada")
-    assert "approved" in await run("redrive", "approve", plan, "--by", "bob")
+    with pytest.raises(PlanRefused, match="approve it through the HTTP API with a token of your own"):
+        await run("redrive", "approve", plan, "--by", "bob")
+    await shift.approve(plan)
+    assert "approved" in await run("redrive", "show", plan)
     assert "is aborted" in await run("redrive", "abort", plan, "--reason", "thought better of it")
 
 

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from holdfast import Holdfast, Task
 from holdfast.core.audit import EntryFilter
-from holdfast.core.errors import BadPayload, MoveRefused, TaskNotFound
+from holdfast.core.errors import BadPayload, Misused, MoveRefused, PayloadTooLarge, TaskNotFound
 from holdfast.core.failure import Failure, FailureClass
 from holdfast.core.operated import TasksForgotten
 from holdfast.core.outcome import Fail, Failed
@@ -163,6 +163,26 @@ async def test_a_payload_that_the_kind_does_not_take_is_refused(world: World) ->
     (task,) = await shift.fail(kind="video.render", payload={"shot": 1})
     with pytest.raises(BadPayload, match="shot"):
         await shift.dead.edit(world.conn, task, '{"shot": "many"}', "try")
+    assert await world.state(task) is State.FAILED
+    assert await shift.dead.edits(world.conn, task) == []
+
+
+@pytest.mark.parametrize("kind", ["webhook.deliver", "webhook.publish", "holdfast.prune"])
+@pytest.mark.catches("reserved-kinds-are-edited")
+async def test_a_task_of_a_kind_of_holdfasts_own_cannot_be_edited(world: World, kind: str) -> None:
+    shift = shift_of(world, Holdfast(world.url, webhooks=True).handlers)
+    (task,) = await shift.fail(kind=kind, payload={"body": "as it was"})
+    with pytest.raises(Misused, match="cannot be edited"):
+        await shift.dead.edit(world.conn, task, '{"body": "forged"}', "try")
+    assert await world.state(task) is State.FAILED
+
+
+@pytest.mark.catches("edit-takes-any-size")
+async def test_an_edited_payload_has_the_bounds_of_a_new_one(world: World) -> None:
+    shift = shift_of(world, an_app(world).handlers)
+    (task,) = await shift.fail(kind="video.render", payload={"shot": 1})
+    with pytest.raises(PayloadTooLarge, match=r"the payload of a video\.render task has 300"):
+        await shift.dead.edit(world.conn, task, json.dumps({"shot": 1, "token": "x" * 300_000}), "try")
     assert await world.state(task) is State.FAILED
     assert await shift.dead.edits(world.conn, task) == []
 

@@ -28,7 +28,7 @@ async def test_r7_a_plan_survives_the_death_of_whoever_drives_it(
         [TASKS],
     )
     plan = await shift.plans.freeze(conn, DeadFilter(), "the provider is back")
-    await conn.execute("update holdfast.plans set needs_approval = false")
+    await shift.approve(plan.id)
     tree = await trees().start("--processes", 2).ready(2)
     await shift.plans.start(conn, plan.id)
     for share in (0.2, 0.5, 0.8):

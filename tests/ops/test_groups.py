@@ -7,6 +7,7 @@ import pytest
 from holdfast.core.errors import GroupNotFound
 from holdfast.core.operated import GroupRegressed
 from holdfast.ops.groups import Trait, traits_of
+from holdfast.ops.masking import Mask
 from tests.ops.conftest import Shift
 
 
@@ -82,8 +83,27 @@ async def test_a_group_says_what_its_tasks_share_that_successes_do_not(shift: Sh
         await shift.world.enqueue("render", payload={"model": "v2", "size": {"codec": "h264"}, "shot": shot})
     await shift.fail_again("CodecError")
     (group,) = await shift.groups.page(shift.world.conn)
-    assert await shift.groups.traits(shift.world.conn, group) == [Trait("model", "v2", 1.0, 0.0)]
+    mask = Mask({"render": ()})
+    assert await shift.groups.traits(shift.world.conn, group, mask) == [Trait("model", "v2", 1.0, 0.0)]
     assert await shift.groups.versions(shift.world.conn, group.fingerprint) == [1]
+
+
+@pytest.mark.requirement("B9")
+@pytest.mark.catches("traits-of-any-size")
+async def test_what_a_group_shares_is_looked_for_in_payloads_of_bounded_size(shift: Shift) -> None:
+    """Hundreds of payloads of a quarter of a megabyte held up the API for a minute."""
+    many = {f"field{number}": "v" * 11 for number in range(1_000)}
+    for _ in range(5):
+        await shift.world.enqueue("render", payload={"model": "large", **many})
+    await shift.world.enqueue("render", payload={"model": "small"})
+    await shift.fail_again("CodecError")
+    (group,) = await shift.groups.page(shift.world.conn)
+    mask = Mask({"render": ()})
+    found = await shift.groups.traits(shift.world.conn, group, mask)
+    assert found == [Trait("model", "small", 1.0, 0.0)]
+    values = {"fingerprint": group.fingerprint, "limit": 500, "bytes_each": 100_000, "bytes_max": 50_000}
+    cursor = await shift.world.conn.execute(shift.groups._sql["payloads_of_group"], values)
+    assert 1 <= len(await cursor.fetchall()) <= 2
 
 
 def test_without_failures_nothing_is_shared() -> None:

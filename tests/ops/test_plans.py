@@ -20,7 +20,7 @@ from holdfast.store.migrate import migrate_up
 from holdfast.store.pending import look
 from holdfast.store.pool import connect
 from tests.ops.conftest import Shift, last, shift_of
-from tests.world import World, broken
+from tests.world import World, broken, proven
 
 
 @pytest.mark.requirement("T10", "T12")
@@ -111,21 +111,41 @@ async def test_what_changed_since_the_plan_was_made_is_reported_and_left_alone(s
     assert await shift.world.state(anew) is State.FAILED
 
 
+@pytest.mark.catches("item-adds-a-second-row")
+async def test_a_dead_letter_that_still_has_a_row_is_skipped_and_says_why(shift: Shift) -> None:
+    fails, queued = (await shift.fail())[0], await shift.world.enqueue()
+    await shift.world.conn.execute(
+        "update holdfast.tasks set mark = 'failed', marked_at = now(), dead_reason = 'non_retryable'"
+        " where id = %s",
+        [queued],
+    )
+    plan = await shift.start()
+    await shift.drive(plan)
+    assert ((await shift.seen(plan)).sent, (await shift.seen(plan)).skipped) == (1, 1)
+    ((task, reason),) = await shift.world.rows_of("plan_skips", "task_id::text, reason")
+    assert (task, "doctor --repair" in str(reason)) == (queued, True)
+    assert await shift.world.state(fails) is State.QUEUED
+    await shift.world.conn.execute("delete from holdfast.ready where id = %s", [queued])
+
+
 @pytest.mark.catches("own-approval-accepted", "approval-not-asked-for")
 async def test_a_large_plan_needs_somebody_else(world: World) -> None:
     shift = shift_of(world, approval_above=2)
     await shift.fail(3)
     plan = await shift.plans.freeze(world.conn, DeadFilter(), "all of it")
     assert plan.shown_state == "awaiting approval"
-    with pytest.raises(PlanRefused, match="waits for somebody other than ada"):
+    with pytest.raises(PlanRefused, match="needs the approval of a second person: somebody other than ada"):
         await shift.plans.start(world.conn, plan.id)
     with pytest.raises(PlanRefused, match="nobody approves their own"):
         await shift.plans.approve(world.conn, plan.id)
-    await shift.others_plans.approve(world.conn, plan.id, "looked at it")
+    async with proven(world.conn, "another-token-of-ada"):
+        with pytest.raises(PlanRefused, match="nobody approves their own"):
+            await shift.plans.approve(world.conn, plan.id)
+    await shift.approve(plan.id, reason="looked at it")
     plan, _ = await shift.plans.start(world.conn, plan.id)
     assert (plan.approved_by, plan.state) == ("bob", "running")
     with pytest.raises(PlanRefused, match="approved it already"):
-        await shift.others_plans.approve(world.conn, plan.id)
+        await shift.approve(plan.id, identity="of-carol")
 
 
 @pytest.mark.requirement("R3")
@@ -136,7 +156,7 @@ async def test_r3_a_flush_always_needs_somebody_else_and_lets_everything_go(shif
     plan = await shift.plans.freeze(conn, DeadFilter(), "post-mortem done", action="forget")
     with pytest.raises(PlanRefused):
         await shift.plans.start(conn, plan.id)
-    await shift.others_plans.approve(conn, plan.id)
+    await shift.approve(plan.id)
     await shift.plans.start(conn, plan.id)
     assert await shift.drive(plan) is None
     assert await shift.world.rows("tasks") == 1  # the one that drives
@@ -154,7 +174,7 @@ async def test_a_plan_that_has_expired_cannot_be_approved_or_started(shift: Shif
     plan = await shift.plans.freeze(conn, DeadFilter(), "later", action="forget")
     await conn.execute("update holdfast.plans set expires_at = now() - interval '1 s'")
     with pytest.raises(PlanRefused):
-        await shift.others_plans.approve(conn, plan.id)
+        await shift.approve(plan.id)
     other = await shift.plans.freeze(conn, DeadFilter(), "later")
     await conn.execute("update holdfast.plans set expires_at = now() - interval '1 s'")
     with pytest.raises(PlanRefused, match="make it anew"):

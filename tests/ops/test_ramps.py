@@ -86,14 +86,15 @@ async def test_a_ramp_sends_no_more_than_its_rate(shift: Shift) -> None:
 
 
 async def test_a_plan_is_paused_resumed_and_aborted(shift: Shift) -> None:
-    await shift.fail(30)
+    # More than are sent while the test runs, also on a busy machine, and no more than need no approval.
+    await shift.fail(1_000)
     conn = shift.world.conn
-    plan = await shift.start(how=How(rate=100.0))
+    plan = await shift.start(how=How(rate=20.0))
     await shift.plans.pause(conn, plan.id, "the provider wobbles")
     await shift.drive(plan)
     sent = (await shift.seen(plan)).sent
     await shift.plans.resume(conn, plan.id)
-    await conn.execute("update holdfast.plans set ramp_from = ramp_from - interval '0.1 s'")
+    await conn.execute("update holdfast.plans set ramp_from = ramp_from - interval '0.5 s'")
     await shift.drive(plan)
     assert (await shift.seen(plan)).sent >= sent + 10
     await shift.plans.abort(conn, plan.id, "enough")

@@ -1,12 +1,17 @@
 """A process dies with many tasks in it: the guilty one is found, and nobody else pays."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from uuid import uuid4
 
 import pytest
 
 from holdfast.core.failure import FailureClass
+from holdfast.core.outcome import Outcome, Release, Released, WorkerLost
 from holdfast.core.state import State
-from holdfast.core.task import NewTask
+from holdfast.core.task import Claim, NewTask
+from holdfast.runtime.child import Fates
+from holdfast.runtime.flight import Flight, RunMode
 from tests.tree import Tree, until
 from tests.world import World
 
@@ -60,3 +65,36 @@ async def test_a_handler_that_leaves_the_process_fails_like_any_other(
     assert shown.error is not None
     assert shown.error.message == "SystemExit: 3"
     assert await world.state(task) is State.FAILED
+
+
+def fate_of(claim: Claim, *flights: Flight, lost_before: bool = False) -> Outcome:
+    """What becomes of a claim when the executor above it dies with these on record."""
+    fates = Fates(True, {flight.key: flight for flight in flights}, set(), set(), "SIGKILL", {})
+    return fates.of(claim, lost_before)
+
+
+@pytest.mark.catches("ended-suspect-pays-for-another")
+async def test_a_suspect_that_had_ended_does_not_pay_for_what_ran_in_the_executor(world: World) -> None:
+    await world.enqueue()
+    claim = (await world.claim_one())._replace(alone=True)
+    over = Flight(claim.id, claim.fence, 9e9, RunMode.OWN_PROCESS, ended=True)
+    another = Flight(str(uuid4()), 8, 9e9)
+    assert fate_of(claim, over, lost_before=True) == WorkerLost(True, "SIGKILL", ended=True)
+    assert fate_of(claim, over, another, lost_before=True) == WorkerLost(False, "SIGKILL", ended=True)
+    # Another one that had ended was not at work any more.
+    assert fate_of(claim, over, replace(another, ended=True), lost_before=True) == WorkerLost(
+        True, "SIGKILL", ended=True
+    )
+
+
+@pytest.mark.catches("own-process-pays-at-once")
+async def test_a_task_in_a_process_of_its_own_pays_for_the_second_death_of_its_executor(
+    world: World,
+) -> None:
+    await world.enqueue()
+    claim = await world.claim_one()
+    flight = Flight(claim.id, claim.fence, 9e9, RunMode.OWN_PROCESS)
+    assert fate_of(claim, flight) == WorkerLost(alone=False, how="SIGKILL", suspect=False)
+    assert fate_of(claim, flight, lost_before=True) == WorkerLost(alone=True, how="SIGKILL")
+    beside = Flight(str(uuid4()), 8, 9e9)
+    assert fate_of(claim, flight, beside, lost_before=True) == Released(Release.COLLATERAL)

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,6 +14,7 @@ import pytest_asyncio
 from holdfast.core.errors import LeaseLost, Misused
 from holdfast.core.handler import Handler, Task, task_of
 from holdfast.runtime.finish import CONNECTIONS_MAX, Finishing
+from tests.tree import until
 from tests.world import World
 
 MANY = 3 * CONNECTIONS_MAX
@@ -50,6 +52,47 @@ async def test_many_finishes_at_once_share_a_few_connections(world: World, finis
     await asyncio.gather(*(finish(task) for task in await _tasks(world, finishing, MANY)))
     assert 1 < most <= CONNECTIONS_MAX
     assert await world.rows("task_history") == MANY
+
+
+@pytest.mark.catches("finish-opens-beside-the-locked")
+@pytest.mark.parametrize("blocking", [False, True])
+async def test_no_connection_is_opened_while_a_finish_waits_for_a_locked_table(
+    world: World, finishing: Finishing, direct_url: str, *, blocking: bool
+) -> None:
+    async def finish(task: Task[Any]) -> None:
+        async with task.finish():
+            """The end of the task alone."""
+
+    def finish_sync(task: Task[Any]) -> None:
+        with task.finish():
+            """The same."""
+
+    def begin(task: Task[Any]) -> "asyncio.Task[None]":
+        return asyncio.create_task(asyncio.to_thread(finish_sync, task) if blocking else finish(task))
+
+    async def waiting() -> int:
+        cursor = await world.conn.execute(
+            "select count(*) from pg_stat_activity"
+            " where application_name = 'holdfast finish' and wait_event_type = 'Lock'"
+        )
+        row = await cursor.fetchone()
+        assert row is not None
+        found: int = row[0]
+        return found
+
+    first, *others = await _tasks(world, finishing, 6)
+    locking = await world.open_direct(direct_url)
+    await locking.execute("begin")
+    await locking.execute("lock table holdfast.task_history in access exclusive mode")
+    doing = [begin(first)]
+    await until(finishing._held_up, 10, "the first to be held up")
+    doing += [begin(task) for task in others]
+    began = time.monotonic()
+    while time.monotonic() - began < 0.5:
+        assert await waiting() == 1
+    await locking.execute("rollback")
+    await asyncio.gather(*doing)
+    assert await world.rows("task_history") == 6
 
 
 @pytest.mark.catches("finish-opens-without-end")

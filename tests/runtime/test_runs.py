@@ -37,6 +37,20 @@ async def test_a_handler_that_is_stopped_before_its_first_step_ends_all_the_same
     assert runs.free == 2
 
 
+@pytest.mark.catches("stopped-called-ended")
+async def test_a_handler_that_was_stopped_is_not_on_record_as_ended(world: World) -> None:
+    await world.enqueue("render")
+    flight = FlightRecord.create(2)
+    try:
+        runs = Runs(flight, SoloServer([]), 60.0, None, lambda _, __: None, lambda: None)
+        runs.start(await world.claim_one(), Handler("render", _sleeps, awaits=True))
+        runs.stop_all(Released(Release.DRAINED), "the lease is lost")
+        await runs.done(5.0)
+        assert [entry.ended for entry in flight.entries()] == [False]
+    finally:
+        flight.close()
+
+
 @pytest.mark.catches("suspect-waits-for-ever")
 async def test_a_suspect_that_finds_no_room_goes_back_before_its_time_counts(
     world: World, trees: Callable[..., Tree]

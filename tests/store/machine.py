@@ -25,6 +25,7 @@ from holdfast.core.state import Move, State, after
 from holdfast.core.task import Claim, NewTask
 from holdfast.store.claimer import Claimer
 from holdfast.store.pool import Conn, connect
+from holdfast.store.repair import Repair
 from tests.store.test_floor import Clock
 from tests.world import World
 
@@ -259,6 +260,26 @@ class StoreMachine(RuleBasedStateMachine):
             self.asked.add(task_id)
         if reached is not None:
             self.states[task_id] = reached
+
+    @rule(pick=st.integers(0, 9_999))
+    def lose_a_row_and_repair(self, pick: int) -> None:
+        """Somebody deletes the row by which a live task is found; the repair puts it back into the queue."""
+        live = [task_id for task_id, state in self.states.items() if state in (State.QUEUED, State.RUNNING)]
+        if not live:
+            return
+        task_id = chosen(live, pick)
+        for table in ("ready", "waiting", "running"):
+            self.do(self.world.conn.execute(f"delete from holdfast.{table} where id = '{task_id}'"))
+        repaired = self.do(Repair(self.world.store.settings, by="ada").run(self.world.conn, "deleted"))
+        assert repaired == [task_id]
+        self.states[task_id] = State.QUEUED
+        self.unknown.pop(task_id, None)
+        self.asked.discard(task_id)
+        claim = self.good.pop(task_id, None)
+        if claim is not None:
+            self.stale.append(claim)
+            if claim.limits:
+                self.claimers[claim.worker].slots.ended(claim, 0.0)
 
     @rule(seconds=st.floats(0.1, 2.0))
     def wait(self, seconds: float) -> None:

@@ -3,16 +3,20 @@
 import asyncio
 import json
 import random
+import time
 from datetime import UTC, datetime, timedelta
+from typing import LiteralString
+from uuid import uuid4
 
 import psycopg
 import pytest
 
-from holdfast.core.errors import KeyConflict
+from holdfast.core.errors import KeyConflict, TaskStranded
 from holdfast.core.outcome import Release, Released
 from holdfast.core.state import State
 from holdfast.core.task import Enqueued, NewTask, Unique
 from holdfast.store.pool import Conn
+from holdfast.store.repair import Repair
 from tests.world import World
 
 
@@ -249,3 +253,73 @@ async def test_a_trigger_or_another_language_enqueues_by_the_sql_function(world:
     claim = await world.claim_one()
     assert ids == {claim.id}
     assert (claim.subject, claim.payload, claim.priority) == ("order:7", '{"to": 7}', 2)
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("unique", [Unique.QUEUED, Unique.REPLACE])
+@pytest.mark.parametrize("done", ["delete from holdfast.ready", "update holdfast.tasks set priority = 0"])
+@pytest.mark.catches("stranded-key-looked-for-ever")
+async def test_a_key_whose_task_was_lost_to_a_write_from_outside_is_refused_and_not_waited_for(
+    world: World, unique: Unique, done: LiteralString
+) -> None:
+    task = await world.enqueue(key="one", unique=unique)
+    await world.conn.execute(done)
+    with pytest.raises(
+        TaskStranded, match=f"stands for task {task}, .* run `holdfast doctor --repair --reason …`"
+    ):
+        await world.enqueue(key="one", unique=unique)
+    assert await Repair(world.store.settings, by="ada").run(world.conn, "somebody wrote") == [task]
+    assert await world.enqueue(key="one", unique=unique) == task
+    assert (await world.claim_one()).id == task
+
+
+def keyed(count: int) -> dict[str, object]:
+    return {
+        "ids": [str(uuid4()) for _ in range(count)],
+        "keys": [f"order:{n}" for n in range(count)],
+        "payloads": [json.dumps({"order": n}) for n in range(count)],
+    }
+
+
+async def seconds_for(world: World, count: int) -> float:
+    """How long a call with so many keys takes; every call but the first finds them all there."""
+    began = time.monotonic()
+    cursor = await world.conn.execute(
+        "select count(*) from holdfast.enqueue_many(%(ids)b::uuid[], array['refund'], %(payloads)b::jsonb[],"
+        " keys => %(keys)b::text[])",
+        keyed(count),
+    )
+    assert await cursor.fetchone() is not None
+    return time.monotonic() - began
+
+
+@pytest.mark.alone
+@pytest.mark.catches("known-keys-looked-up-one-by-one")
+async def test_a_call_with_16000_known_keys_takes_less_than_two_seconds(world: World) -> None:
+    await seconds_for(world, 16_000)
+    known = [await seconds_for(world, 16_000) for _ in range(3)]
+    assert await world.rows("tasks") == 16_000
+    await World.empty(world.conn)
+    assert min(known) < 2
+
+
+@pytest.mark.alone
+@pytest.mark.catches("known-keys-looked-up-one-by-one", "new-keys-looked-up-one-by-one")
+@pytest.mark.parametrize("keys", ["new", "half of them known"])
+async def test_a_call_with_four_times_as_many_keys_takes_about_four_times_as_long(
+    world: World, keys: str
+) -> None:
+    """Looking each key up in a list of all of them would take sixteen times as long."""
+
+    async def best(count: int) -> float:
+        found = []
+        for _ in range(3):
+            await World.empty(world.conn)
+            if keys != "new":
+                await seconds_for(world, count // 2)
+            found.append(await seconds_for(world, count))
+        await World.empty(world.conn)
+        return min(found)
+
+    few, many = await best(8_000), await best(32_000)
+    assert many < 9 * few

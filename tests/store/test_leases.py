@@ -66,10 +66,10 @@ async def test_a_worker_declared_lost_stays_lost(world: World) -> None:
     await world.claim_one()
     assert await world.store.renew(world.conn, [world.worker], LEASE_SECONDS) == {world.worker}
     await world.lapse(world.worker)
-    assert await world.store.renew(world.conn, [world.worker], LEASE_SECONDS) == set()
     settled = await world.reclaim(world.conn)
     assert len(settled.accepted) == 1
     assert WorkersLost([world.worker]) in world.events
+    assert await world.store.renew(world.conn, [world.worker], LEASE_SECONDS) == set()
 
 
 @pytest.mark.catches("neighbours-accused", "release-spends-an-attempt", "snooze-spends-an-attempt")

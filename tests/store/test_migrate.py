@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -28,9 +27,10 @@ from holdfast.store.migrate import (
     require_current,
 )
 from holdfast.store.operate import Operator
-from holdfast.store.pool import Conn, connect, where
+from holdfast.store.pool import Conn, where
 from holdfast.store.tasks import TaskStore
 from holdfast.store.upkeep import Upkeep
+from tests.commands import run
 from tests.conftest import direct
 
 SNAPSHOT = Path(migrate.__file__).parent / "schema.txt"
@@ -63,19 +63,6 @@ select format('sequence %%s', c.relname) from pg_class c
 where c.relnamespace = %(s)s::regnamespace and c.relkind = 'S'
 order by 1
 """
-
-
-@pytest.fixture
-async def blank() -> AsyncIterator[Conn]:
-    """An empty database of its own."""
-    name = f"holdfast_blank_{os.getpid()}"
-    identifier = sql.Identifier(name)
-    async with await connect(f"{direct()}/postgres") as admin:
-        await admin.execute(sql.SQL("drop database if exists {} with (force)").format(identifier))
-        await admin.execute(sql.SQL("create database {}").format(identifier))
-        async with await connect(f"{direct()}/{name}") as conn:
-            yield conn
-        await admin.execute(sql.SQL("drop database {} with (force)").format(identifier))
 
 
 async def described(conn: Conn, schema: str) -> str:
@@ -144,12 +131,12 @@ async def test_going_down_is_refused_while_tasks_are_there(
         assert done.exit_code == 0
         return done.output
 
-    names = "0001 tasks", "0002 operations", "0003 access", "0004 serving", "0005 webhooks", "0006 board"
+    names = [f"{m.number:04} {m.name}" for m in migrations("holdfast")]
     here = where(os.environ["HOLDFAST_DATABASE_URL"])
     planned = "".join(f"to apply: {name}\n" for name in names)
     assert await asyncio.to_thread(run, "--plan") == f"{planned}in {here}\n"
-    down = await asyncio.to_thread(run, "--down", "--to", "7")
-    assert down == f"nothing to do in {here}: nothing above 0007 is applied\n"
+    down = await asyncio.to_thread(run, "--down", "--to", "9")
+    assert down == f"nothing to do in {here}: nothing above 0009 is applied\n"
     applied = "".join(f"applied: {name}\n" for name in names)
     assert await asyncio.to_thread(run) == f"{applied}in {here}\n"
     assert await asyncio.to_thread(run) == f"nothing to do in {here}: the schema is as it should be\n"
@@ -163,6 +150,24 @@ async def test_going_down_is_refused_while_tasks_are_there(
         await asyncio.to_thread(run, "--down")
     taken = "".join(f"taken back: {name}\n" for name in reversed(names))
     assert await asyncio.to_thread(run, "--down", "--yes") == f"{taken}in {here}\n"
+
+
+@pytest.mark.catches("limit-not-laid-in")
+async def test_the_limit_on_payloads_in_sql_is_that_of_the_last_migrate(
+    blank: Conn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_DATABASE_URL", f"{direct()}/holdfast_blank_{os.getpid()}")
+    for limit in (5_000, 300_000, 20):
+        monkeypatch.setenv("HOLDFAST_PAYLOAD_BYTES_MAX", str(limit))
+        await run("migrate")
+        enqueue = "select holdfast.enqueue('render', to_jsonb(repeat('x', %s)))"
+        await blank.execute(enqueue, [limit - 2])
+        with pytest.raises(
+            psycopg.Error, match=f"has {limit + 1} bytes, the limit is {limit}: store"
+        ) as refused:
+            await blank.execute(enqueue, [limit - 1])
+        assert refused.value.sqlstate == "HF003"
+        assert "when `holdfast migrate` ran last" in str(refused.value.diag.message_hint)
 
 
 async def test_upkeep_runs_with_a_worker_s_rights(blank: Conn) -> None:
@@ -198,7 +203,7 @@ async def test_each_role_can_do_its_work_and_no_more(blank: Conn) -> None:
     assert not await allowed("holdfast_enqueuer", "insert into holdfast.ready select * from holdfast.ready")
     assert await allowed("holdfast_worker", "delete from holdfast.running")
     assert not await allowed("holdfast_worker", "delete from holdfast.task_history")
-    assert not await allowed("holdfast_api", "delete from holdfast.running")
+    assert not await allowed("holdfast_api", "delete from holdfast.task_history")
     assert await allowed("holdfast_api", "update holdfast.cancel_requests set reason = 'x'")
     for role in ("enqueuer", "worker", "api"):
         assert not await allowed(f"holdfast_{role}", "drop table holdfast.tasks")
@@ -243,3 +248,26 @@ async def test_f5_a_later_migration_keeps_every_row_and_goes_back(blank: Conn) -
     await migrate_down(blank, "holdfast", to=1)
     assert await (await blank.execute("select kind from holdfast.tasks")).fetchall() == [("old",)]
     await migrate_up(blank, "holdfast")
+
+
+@pytest.mark.requirement("F5")
+@pytest.mark.catches("migration-forgets-missed-ticks")
+async def test_schedules_keep_what_they_missed_over_the_migration(blank: Conn) -> None:
+    await migrate_up(blank, "holdfast")
+    await migrate_down(blank, "holdfast", 6)
+    now = datetime.now(UTC)
+    missed, pushed = now - timedelta(hours=3), now + timedelta(minutes=88)
+    for name, next_at in (("missed", missed), ("pushed", pushed)):
+        await blank.execute(
+            "insert into holdfast.schedules (name, kind, queue, version, expression, zone, payload, missed,"
+            " most, jitter_seconds, next_at, last_tick_at, declared_at)"
+            " values (%s, 'report', 'default', 1, '* * * * *', 'UTC', '{}', 'one', 100, 0, %s, %s, now())",
+            [name, next_at, next_at - timedelta(minutes=1)],
+        )
+    await migrate_up(blank, "holdfast")
+    rows = await (await blank.execute("select name, caught_up_to from holdfast.schedules")).fetchall()
+    found: dict[str, datetime] = dict(rows)
+    assert missed - timedelta(minutes=1) < found["missed"] < missed, "three hours are made up for"
+    assert abs(found["pushed"] - datetime.now(UTC)) < timedelta(minutes=1), "its ticks begin now"
+    await migrate_down(blank, "holdfast", 6)
+    assert await (await blank.execute("select count(*) from holdfast.schedules")).fetchone() == (2,)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from holdfast.core.errors import Misused
+from holdfast.core.redact import shown_url
 from holdfast.webhooks.address import AddressRefused, checked, is_public, networks_of, place_of
 from holdfast.webhooks.exchange import Undelivered
 from holdfast.webhooks.post import Post
@@ -35,6 +36,8 @@ HOSTS = [
     "[64:ff9b::127.0.0.1]", "[64:ff9b::7f00:1]", "[64:ff9b::a9fe:a9fe]", "[64:ff9b::10.0.0.1]",
     "[64:ff9b:1::127.0.0.1]", "[64:ff9b:1::a9fe:a9fe]", "[2002:7f00:1::1]", "[2002:7f00:0001::]",
     "[2002:a9fe:a9fe::1]", "[2002:0a00:0001::1]", "[2002:c0a8:0101::1]", "[2001:0:4136:e378:8000:63bf:80ff:fffe]",
+    # ISATAP, and a cloud's own services on an address that looks public.
+    "[2606:4700:4700::5efe:127.0.0.1]", "[2606:4700:4700::200:5efe:a9fe:a9fe]", "168.63.129.16",
 ]  # fmt: skip
 URLS = [
     "http://user@127.0.0.1:{p}/", "http://example.com@127.0.0.1:{p}/", "http://127.0.0.1:{p}\\@example.com/",
@@ -146,3 +149,26 @@ async def test_a_silent_name_server_holds_up_one_thread_for_each_name(
     answer.set()
     post.close()
     assert asked == ["silent.example"]
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://a.example", "https://a.example/"),
+        ("https://a.example/", "https://a.example/"),
+        ("https://a.example/hook", "https://a.example/hook"),
+        ("https://a.example:8443/hook/", "https://a.example:8443/hook/"),
+        (
+            "https://hooks.slack.example/services/T00/B00/key",
+            "https://hooks.slack.example/services/[redacted]",
+        ),
+        ("https://a.example/hook?token=key", "https://a.example/hook?[redacted]"),
+        ("https://a.example/?token=key", "https://a.example/?[redacted]"),
+        ("https://a.example/a/b?token=key", "https://a.example/a/[redacted]?[redacted]"),
+        ("https://me:key@a.example/hook", "https://a.example/hook"),
+        ("https://a.example/0190d1c2-7b7a-7c3e-8a57-5b3a0c1d2e3f", "https://a.example/[redacted]"),
+    ],
+)
+def test_a_url_is_shown_without_what_may_be_a_token(url: str, shown: str) -> None:
+    assert shown_url(url) == shown
+    assert shown_url(shown) == shown, "what was struck out in the log is shown as it is"

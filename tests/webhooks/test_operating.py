@@ -1,6 +1,11 @@
 """What people do about deliveries: endpoints, keys, the log, sending again; by command and over HTTP."""
 
+import asyncio
+import json
+import os
 import random
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -13,7 +18,8 @@ from holdfast.store.migrate import grants
 from holdfast.store.pool import connect
 from holdfast.webhooks.endpoints import NewEndpoint
 from holdfast.webhooks.resend import Resend
-from tests.commands import document, run
+from holdfast.webhooks.signing import new_secret
+from tests.commands import document, run, typed
 from tests.http_api.conftest import Api
 from tests.http_api.conftest import api as api
 from tests.webhooks.conftest import Hooks
@@ -114,6 +120,11 @@ async def test_endpoints_by_command(hooks: Hooks) -> None:
     shown = await run("webhook", "show", endpoint)
     assert URL in shown
     assert secret not in shown + await run("webhook", "list", "--json")
+    hidden = ("--url", f"{URL}/b?token=t")
+    for arguments in (("change", endpoint, *hidden), ("show", endpoint), ("list",)):
+        assert f"{URL}/[redacted]?[redacted]" in await run("webhook", *arguments)
+    assert "say why: --reveal needs --reason" in await run("webhook", "show", endpoint, "--reveal", code=2)
+    assert hidden[1] in await run("webhook", "show", endpoint, "--reveal", "--reason", "a dispute")
     rotated = await document("webhook", "rotate", endpoint, "--hours", "1")
     assert (rotated["secret"] != secret, len(rotated["endpoint"]["keys"])) == (True, 2)
     assert "events       all" in await run("webhook", "change", endpoint, "--all-events")
@@ -129,8 +140,8 @@ async def test_endpoints_by_command(hooks: Hooks) -> None:
     assert "add --yes" in await run("webhook", "remove", endpoint, "--reason", "gone", code=1)
     assert "is removed" in await run("webhook", "remove", endpoint, "--reason", "gone", "--yes")
     assert await audited(hooks) == [
-        "WEBHOOK_CREATE", "WEBHOOK_ROTATE", "WEBHOOK_CHANGE", "WEBHOOK_DISABLE", "WEBHOOK_ENABLE",
-        "WEBHOOK_REMOVE",
+        "WEBHOOK_CREATE", "WEBHOOK_CHANGE", "WEBHOOK_REVEAL", "WEBHOOK_ROTATE", "WEBHOOK_CHANGE",
+        "WEBHOOK_DISABLE", "WEBHOOK_ENABLE", "WEBHOOK_REMOVE",
     ]  # fmt: skip
 
 
@@ -146,7 +157,11 @@ async def test_endpoints_over_http(api: Api, hooks: Hooks) -> None:
     assert (
         "begins with https" in (await api.post("/api/webhooks/endpoints", code=422, url="ftp://x"))["detail"]
     )
-    assert (await api.post(f"{path}/change", url=f"{URL}/b"))["url"] == f"{URL}/b"
+    # Only admins see a URL whole, and no answer that may be kept has it.
+    assert (await api.post(f"{path}/change", url=f"{URL}/b?token=t"))["url"] == f"{URL}/[redacted]?[redacted]"
+    for role, url in ((Role.ADMIN, f"{URL}/b?token=t"), (Role.OPERATOR, f"{URL}/[redacted]?[redacted]")):
+        assert (await api.get(path, role=role))["url"] == url
+        assert [one["url"] for one in await api.get("/api/webhooks/endpoints", role=role)] == [url]
     assert len((await api.post(f"{path}/rotate"))["endpoint"]["keys"]) == 2
     assert await api.post(f"{path}/disable", reason="x", role=Role.OPERATOR) == {"changed": True}
     assert (await api.get(path))["state"] == "disabled"
@@ -199,3 +214,22 @@ async def test_the_api_sets_secrets_and_cannot_read_them_and_a_worker_can(
         await known.failed(conn, endpoint, probe=False)
         await known.recovered(conn, endpoint)
         assert await known.disable(conn, endpoint, "gone")
+
+
+async def test_a_signing_key_need_not_stand_on_the_command_line(hooks: Hooks, url: str) -> None:
+    key = new_secret()
+    plain = await typed(url, "webhook", "create", URL, "--secret", key, "--json")
+    assert "a secret on the command line is shown by ps" in plain.stderr
+    assert json.loads(plain.stdout)["secret"] == key
+    piped = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "holdfast", "webhook", "create", URL, "--secret", "-", "--json"],
+        env=os.environ | {"HOLDFAST_DATABASE_URL": url},
+        input=f"{key}\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (json.loads(piped.stdout)["secret"], piped.stderr) == (key, "")
+    named = await typed(url, "webhook", "create", URL, "--json", HOLDFAST_WEBHOOK_SECRET=key)
+    assert (json.loads(named.stdout)["secret"], named.stderr) == (key, "")

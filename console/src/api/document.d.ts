@@ -288,6 +288,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/openapi.json": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Openapi
+         * @description Every route, as this document describes it.
+         */
+        get: operations["document_openapi"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/plans": {
         parameters: {
             query?: never;
@@ -363,7 +383,7 @@ export interface paths {
         put?: never;
         /**
          * Approve
-         * @description Say as a second person that it may start.
+         * @description Say as a second person that it may start; for one that forgets that is an admin.
          */
         post: operations["plans_approve"];
         delete?: never;
@@ -441,7 +461,7 @@ export interface paths {
         };
         /**
          * Queues
-         * @description Every queue that holds something, is paused or is served.
+         * @description Every queue that holds something, is paused or is served; at most 500, with `X-Holdfast-Partial`.
          */
         get: operations["board_queues"];
         put?: never;
@@ -669,7 +689,7 @@ export interface paths {
         };
         /**
          * Export
-         * @description Every entry, as a file; cells that a spreadsheet would run are defused.
+         * @description Every entry, as a file; cells that a spreadsheet would run are defused. One at once for a token.
          */
         get: operations["audit_export"];
         put?: never;
@@ -971,7 +991,7 @@ export interface paths {
         put?: never;
         /**
          * Reveal
-         * @description Show the payload with its secrets; who looked, and why, is in the audit.
+         * @description Show payload and result with nothing struck out, this once; who looked, and why, is in the audit.
          */
         post: operations["tasks_reveal"];
         delete?: never;
@@ -1049,7 +1069,7 @@ export interface paths {
         };
         /**
          * List Endpoints
-         * @description All endpoints and how they fare; never their secrets.
+         * @description All endpoints and how they fare; their URLs whole for admins, and their secrets for nobody.
          */
         get: operations["webhooks_list_endpoints"];
         put?: never;
@@ -1073,7 +1093,7 @@ export interface paths {
         };
         /**
          * Show
-         * @description One endpoint.
+         * @description One endpoint; its URL whole for admins.
          */
         get: operations["webhooks_show"];
         put?: never;
@@ -1859,6 +1879,13 @@ export interface components {
             name: string;
             /** Queues */
             queues?: string[];
+            /**
+             * Secrets
+             * @description The fields of payload and result that are secret, for each kind. A kind that is not named here, and that nobody else has declared, is shown with its keys only.
+             */
+            secrets?: {
+                [key: string]: string[];
+            };
         };
         /**
          * EntriesShape
@@ -1881,13 +1908,15 @@ export interface components {
         };
         /**
          * Entry
-         * @description One line of the audit; (chunk, place) is its number, for ever.
+         * @description One line of the audit; (chunk, place) is its number, for ever. Its end is the proven identity.
          */
         Entry: {
             /** Action */
             action: string;
             /** Actor */
             actor: string;
+            /** Address */
+            address: string | null;
             /**
              * At
              * Format: date-time
@@ -1903,6 +1932,8 @@ export interface components {
             } | null;
             /** Kind */
             kind: string | null;
+            /** Login */
+            login: string | null;
             /** Place */
             place: number;
             /** Reason */
@@ -1911,6 +1942,8 @@ export interface components {
             subject: string | null;
             /** Taskid */
             taskId: string | null;
+            /** Token */
+            token: string | null;
             /** Traceid */
             traceId: string | null;
         };
@@ -2492,6 +2525,11 @@ export interface components {
             kinds: components["schemas"]["KindView"][];
             /** Queues */
             queues: components["schemas"]["QueueView"][];
+            /**
+             * Queuespartial
+             * @description There are more than 500 queues: those that workers serve are among these.
+             */
+            queuesPartial: boolean;
             /** Series */
             series: components["schemas"]["Ended"][];
             /** Stepseconds */
@@ -2523,6 +2561,11 @@ export interface components {
             latestFailures: components["schemas"]["Listed"][];
             /** Queues */
             queues: components["schemas"]["QueueView"][];
+            /**
+             * Queuespartial
+             * @description There are more than 500 queues: those that workers serve are among these.
+             */
+            queuesPartial: boolean;
             /** Recentauditlogs */
             recentAuditLogs: components["schemas"]["Entry"][];
             totals: components["schemas"]["TotalsShape"];
@@ -2577,6 +2620,10 @@ export interface components {
             approvedAt: string | null;
             /** Approvedby */
             approvedBy: string | null;
+            /** Approvedlogin */
+            approvedLogin: string | null;
+            /** Approvedtoken */
+            approvedToken: string | null;
             /** Canary */
             canary: number;
             /** Cancelled */
@@ -2588,6 +2635,10 @@ export interface components {
             createdAt: string;
             /** Createdby */
             createdBy: string;
+            /** Createdlogin */
+            createdLogin: string | null;
+            /** Createdtoken */
+            createdToken: string | null;
             /** Endedat */
             endedAt: string | null;
             /** Endedwhy */
@@ -2944,10 +2995,11 @@ export interface components {
         };
         /**
          * RevealedShape
-         * @description A payload with its secrets.
+         * @description A payload and a result with nothing struck out; an answer that is repeated for its key has neither.
          */
         RevealedShape: {
             payload: components["schemas"]["JsonValue"];
+            result: components["schemas"]["JsonValue"];
         };
         /**
          * RotationShape
@@ -2977,10 +3029,20 @@ export interface components {
         ScheduleView: {
             /** Bucket */
             bucket: string | null;
-            /** Declaredat */
-            declaredAt: string | null;
+            /**
+             * Caughtupto
+             * Format: date-time
+             */
+            caughtUpTo: string;
+            /**
+             * Declaredat
+             * Format: date-time
+             */
+            declaredAt: string;
             /** Expression */
             expression: string;
+            /** Failedat */
+            failedAt: string | null;
             /** Jitterseconds */
             jitterSeconds: number;
             /** Kind */
@@ -3166,10 +3228,20 @@ export interface components {
             attemptCount: number;
             /** Attempts */
             attempts: components["schemas"]["AttemptView"][];
+            /**
+             * Attemptsrecorded
+             * @description How many there are; the latest 200 are shown.
+             */
+            attemptsRecorded: number;
             /** Crashes */
             crashes: number;
             /** Deadreason */
             deadReason: string | null;
+            /**
+             * Declared
+             * @description Whether a worker has declared the kind; if not, only keys are shown.
+             */
+            declared: boolean;
             /**
              * Enqueuedat
              * Format: date-time
@@ -3447,6 +3519,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -3458,6 +3540,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3570,6 +3662,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -3581,6 +3683,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3697,6 +3809,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -3708,6 +3830,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3824,6 +3956,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -3835,6 +3977,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3951,6 +4103,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -3962,6 +4124,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4078,6 +4250,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4089,6 +4271,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4198,6 +4390,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4209,6 +4411,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4324,6 +4536,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4335,6 +4557,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4446,6 +4678,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4457,6 +4699,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4566,6 +4818,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4577,6 +4839,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4690,6 +4962,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4701,6 +4983,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4814,6 +5106,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4825,6 +5127,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4937,6 +5249,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": unknown;
+                    "text/event-stream": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4948,6 +5270,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": unknown;
+                    "text/event-stream": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5057,6 +5389,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5068,6 +5410,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5180,6 +5532,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5191,6 +5553,158 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+        };
+    };
+    document_openapi: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description A problem */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5302,6 +5816,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5313,6 +5837,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5426,6 +5960,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5437,6 +5981,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5549,6 +6103,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5560,6 +6124,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5676,6 +6250,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5687,6 +6271,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5803,6 +6397,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5814,6 +6418,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5930,6 +6544,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5941,6 +6565,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6057,6 +6691,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6068,6 +6712,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6180,6 +6834,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6191,6 +6855,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6300,6 +6974,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6311,6 +6995,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6426,6 +7120,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6437,6 +7141,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6548,6 +7262,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6559,6 +7283,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6668,6 +7402,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6679,6 +7423,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6794,6 +7548,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6805,6 +7569,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6916,6 +7690,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6927,6 +7711,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7038,6 +7832,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -7049,6 +7853,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7160,6 +7974,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -7171,6 +7995,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7284,6 +8118,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -7295,6 +8139,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7402,6 +8256,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -7413,6 +8277,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7532,6 +8406,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -7543,6 +8427,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7656,6 +8550,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -7667,6 +8571,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7788,6 +8702,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -7799,6 +8723,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7921,6 +8855,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -7932,6 +8876,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8045,6 +8999,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8056,6 +9020,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8182,6 +9156,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8193,6 +9177,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8320,6 +9314,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8331,6 +9335,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8444,6 +9458,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8455,6 +9479,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8564,6 +9598,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8575,6 +9619,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8688,6 +9742,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8699,6 +9763,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8811,6 +9885,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8822,6 +9906,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8938,6 +10032,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8949,6 +10053,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9065,6 +10179,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9076,6 +10200,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9192,6 +10326,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9203,6 +10347,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9319,6 +10473,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9330,6 +10494,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9446,6 +10620,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9457,6 +10641,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9573,6 +10767,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9584,6 +10788,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9700,6 +10914,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9711,6 +10935,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9827,6 +11061,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9838,6 +11082,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9950,6 +11204,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9961,6 +11225,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10073,6 +11347,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -10084,6 +11368,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10200,6 +11494,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -10211,6 +11515,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10320,6 +11634,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -10331,6 +11655,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10444,6 +11778,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -10455,6 +11799,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10567,6 +11921,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -10578,6 +11942,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10696,6 +12070,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -10707,6 +12091,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10823,6 +12217,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -10834,6 +12238,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10950,6 +12364,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -10961,6 +12385,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11077,6 +12511,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -11088,6 +12532,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11204,6 +12658,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -11215,6 +12679,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11331,6 +12805,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -11342,6 +12826,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11458,6 +12952,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -11469,6 +12973,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11582,6 +13096,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -11593,6 +13117,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11702,6 +13236,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -11713,6 +13257,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11826,6 +13380,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -11837,6 +13401,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11953,6 +13527,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -11964,6 +13548,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -12076,6 +13670,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -12087,6 +13691,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -12199,6 +13813,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -12210,6 +13834,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -12319,6 +13953,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -12330,6 +13974,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -12439,6 +14093,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": unknown;
+                    "text/plain; version=0.0.4; charset=utf-8": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -12450,6 +14114,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": unknown;
+                    "text/plain; version=0.0.4; charset=utf-8": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -12559,6 +14233,16 @@ export interface operations {
                 };
             };
             /** @description A problem */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -12570,6 +14254,16 @@ export interface operations {
             };
             /** @description A problem */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": unknown;
+                };
+            };
+            /** @description A problem */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -7,6 +7,7 @@ import { Asked, Empty } from "../parts/asked";
 import { Card, Head } from "../parts/card";
 import { ConditionBar } from "../parts/conditions";
 import { Icon } from "../parts/icon";
+import { proven } from "../parts/proven";
 import { Table } from "../parts/table";
 import { At, TaskLink } from "../parts/values";
 import { type Named, phrase, words } from "../shell/query";
@@ -94,6 +95,13 @@ export function AuditPage() {
                         >
                           {entry.actor}
                         </button>
+                      ),
+                    },
+                    {
+                      title: t.proven,
+                      breaks: true,
+                      cell: (entry) => (
+                        <span className="text-sm text-ink-3">{proven(entry, text) ?? "–"}</span>
                       ),
                     },
                     {

@@ -1,11 +1,13 @@
 /** What can be done with one task. */
 import { useState } from "react";
-import { client, got } from "../api/client";
+import { client, got, type Shapes } from "../api/client";
 import { retried, type Task, useAct } from "../api/queries";
 import { Dialog } from "../parts/dialog";
+import { STRUCK } from "../parts/json";
 import { useTell } from "../parts/toast";
 import { useText } from "../text";
 
+export type Revealed = Shapes["RevealedShape"];
 export type Asking = "retry" | "edit" | "cancel" | "pause" | "resume";
 
 export function Acting({ act, id, close }: { act: Exclude<Asking, "edit">; id: string; close: () => void }) {
@@ -55,7 +57,7 @@ export function Edit({ task, close }: { task: Task; close: () => void }) {
   } catch (error) {
     wrong = (error as Error).message;
   }
-  const struck = payload.includes("[redacted]");
+  const struck = payload.includes(STRUCK);
   // A browser has no whole numbers beyond 2^53: it would write others.
   const large = hasLarge(task.payload);
   const params = { path: { task_id: task.id } };
@@ -94,6 +96,33 @@ export function Edit({ task, close }: { task: Task; close: () => void }) {
         {large && <span className="wrong">{t.large}</span>}
       </div>
     </Dialog>
+  );
+}
+
+/** Payload and result with nothing struck out, until the page is left. */
+export function Reveal({
+  id,
+  show,
+  close,
+}: {
+  id: string;
+  show: (revealed: Revealed) => void;
+  close: () => void;
+}) {
+  const { text } = useText();
+  const t = text.task;
+  const params = { path: { task_id: id } };
+  const act = useAct(({ reason }: { reason: string }) =>
+    got(client.POST("/api/tasks/{task_id}/reveal", { params, body: { reason } })),
+  );
+  return (
+    <Dialog
+      title={t.revealAsk}
+      effects={t.revealEffects.map((effect) => ["info", effect] as const)}
+      act={t.revealAct}
+      onAct={async (reason) => show(await act.mutateAsync({ reason }))}
+      onClose={close}
+    />
   );
 }
 

@@ -4,6 +4,7 @@ import { type ReactNode, useState } from "react";
 import { entries, type Task } from "../api/queries";
 import { Card } from "../parts/card";
 import { Icon, type IconName } from "../parts/icon";
+import { proven } from "../parts/proven";
 import { At } from "../parts/values";
 import { type Text, useText } from "../text";
 import { duration, percent, tail } from "../text/format";
@@ -114,7 +115,7 @@ export function Events({ task }: { task: Task }) {
         <b>{entry.actor}</b> <span className="mono">{entry.action}</span>
       </>
     ),
-    under: entry.reason,
+    under: [entry.reason, proven(entry, text)].filter(Boolean).join(" · "),
   }));
   const all = [...own, ...operated].toSorted((a, b) => (a.at < b.at ? 1 : a.at > b.at ? -1 : 0));
   const shown =

@@ -6,14 +6,14 @@ import { me, type Task, task as taskQuery, why } from "../api/queries";
 import { Asked } from "../parts/asked";
 import { Card, Head } from "../parts/card";
 import { Icon } from "../parts/icon";
-import { Json } from "../parts/json";
+import { Json, STRUCK } from "../parts/json";
 import { State } from "../parts/state";
 import { Copy } from "../parts/values";
 import { written } from "../shell/query";
-import { mayOperate } from "../shell/roles";
+import { mayAdmin, mayOperate } from "../shell/roles";
 import { useText } from "../text";
 import { Lifeline } from "./lifeline";
-import { Acting, type Asking, Edit } from "./task-acts";
+import { Acting, type Asking, Edit, Reveal, type Revealed } from "./task-acts";
 import { Events } from "./task-events";
 import { Counters, Facts, LastError } from "./task-facts";
 
@@ -31,7 +31,12 @@ function Detailed({ task }: { task: Task }) {
   const { text } = useText();
   const t = text.task;
   const [asking, setAsking] = useState<Asking | null>(null);
-  const may = mayOperate(useQuery(me).data?.role);
+  const role = useQuery(me).data?.role;
+  const may = mayOperate(role);
+  const [revealing, setRevealing] = useState(false);
+  const [revealed, setRevealed] = useState<Revealed | null>(null);
+  const { payload, result } = revealed ?? task;
+  const hidden = JSON.stringify([payload, result]).includes(STRUCK);
   const over = task.state === "failed" || task.state === "cancelled";
   const waits = task.state === "queued" || task.state === "scheduled";
   const alive = waits || task.state === "running" || task.state === "paused";
@@ -111,22 +116,29 @@ function Detailed({ task }: { task: Task }) {
           {task.error != null && <LastError task={task} />}
           <Card
             title={t.payload}
-            tools={task.payload === null ? undefined : <Copy value={JSON.stringify(task.payload, null, 2)} />}
+            tools={
+              <>
+                {hidden && mayAdmin(role) && (
+                  <button type="button" className="button small" onClick={() => setRevealing(true)}>
+                    {t.reveal}
+                  </button>
+                )}
+                {payload !== null && <Copy value={JSON.stringify(payload, null, 2)} />}
+              </>
+            }
           >
-            {task.payload === null ? (
-              <p className="body mute">{t.payloadGone}</p>
-            ) : (
-              <Json value={task.payload} />
-            )}
+            {!task.declared && revealed === null && <p className="body mute">{t.undeclared}</p>}
+            {payload === null ? <p className="body mute">{t.payloadGone}</p> : <Json value={payload} />}
           </Card>
-          {task.result !== null && task.result !== undefined && (
-            <Card title={t.result} tools={<Copy value={JSON.stringify(task.result, null, 2)} />}>
-              <Json value={task.result} />
+          {result !== null && result !== undefined && (
+            <Card title={t.result} tools={<Copy value={JSON.stringify(result, null, 2)} />}>
+              <Json value={result} />
             </Card>
           )}
           <Facts task={task} />
         </div>
       </div>
+      {revealing && <Reveal id={task.id} show={setRevealed} close={() => setRevealing(false)} />}
       {asking === "edit" && <Edit task={task} close={() => setAsking(null)} />}
       {asking !== null && asking !== "edit" && (
         <Acting act={asking} id={task.id} close={() => setAsking(null)} />

@@ -1,7 +1,7 @@
 /** A payload or a result, line by line; what stands in it is only ever text. */
 import type { ReactNode } from "react";
 
-const STRUCK = "[redacted]";
+export const STRUCK = "[redacted]";
 
 function scalar(value: unknown): ReactNode {
   if (value === STRUCK) return <span className="json-struck">{STRUCK}</span>;

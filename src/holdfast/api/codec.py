@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticSerializationError, to_json
 
 from holdfast.core.errors import BadHandler, BadPayload, VersionUnknown
-from holdfast.core.handler import Bulk, Task
+from holdfast.core.handler import Bulk, Task, hash_of_schema
+from holdfast.runtime.traces import why_invalid
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -68,6 +70,14 @@ class Codec:
                 "version from the oldest that may still wait, up to the one before this"
             )
 
+    def payload_hash(self) -> str | None:
+        """By which a change of the payload's model is noticed."""
+        try:
+            return hash_of_schema(self._type.json_schema())
+        except PydanticUserError:
+            # A type of the user's own that has no JSON schema.
+            return None
+
     def encode(self, payload: object) -> str:
         """A payload as JSON text, if it is what the kind takes."""
         try:
@@ -75,7 +85,7 @@ class Codec:
             checked = self._type.validate_python(payload)
             return self._type.dump_json(checked).decode()
         except ValidationError as error:
-            raise BadPayload(f"a {self._kind} task takes another payload: {_first(error)}") from error
+            raise BadPayload(f"a {self._kind} task takes another payload: {why_invalid(error)}") from error
         except (PydanticSerializationError, UnicodeEncodeError) as error:
             raise BadPayload(
                 f"the payload of a {self._kind} task cannot be written as JSON: {error}"
@@ -86,7 +96,7 @@ class Codec:
         try:
             return self._type.dump_json(self._type.validate_json(text)).decode()
         except ValidationError as error:
-            raise BadPayload(f"a {self._kind} task takes another payload: {_first(error)}") from error
+            raise BadPayload(f"a {self._kind} task takes another payload: {why_invalid(error)}") from error
 
     def decode(self, text: str, version: int) -> object:
         """A payload of any known version, as the handler takes it now."""
@@ -103,9 +113,3 @@ class Codec:
 def encode_result(result: object) -> str:
     """A result as JSON text; models and dates are written as pydantic writes them."""
     return to_json(result).decode()
-
-
-def _first(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return f"{place}: {first['msg']}" if place else str(first["msg"])

@@ -27,9 +27,10 @@ class KindOptions(TypedDict, total=False):
     for those with the same value of that field of the payload, which are served in turn with the others.
     After a failed task its lane goes on, or with `lane_on_failure="block"` waits for an operator.
     `polling` says when a task that snoozes and snoozes is given up. `schedule` makes tasks by itself:
-    `Cron("0 3 * * *", zone="Europe/Paris")`, or several of them. The values of `secrets`, fields of the
-    payload, are kept out of failures, logs and the audit. `guard` is asked before dead letters are redriven:
-    given some, it answers a `Guarded` for each, with a veto or with what it would cost.
+    `Cron("0 3 * * *", zone="Europe/Paris")`, or several of them. The values of `secrets`, fields of
+    payload and result, are kept out of failures, logs, the audit and what people see of a task. `guard` is
+    asked before dead letters are redriven: given some, it answers a `Guarded` for each, with a veto or with
+    what it would cost.
     """
 
     queue: str
@@ -78,6 +79,10 @@ def check(kind: str, options: KindOptions, isolation: str) -> None:
 def _check_operating(kind: str, options: KindOptions) -> None:
     if isinstance(secrets := options.get("secrets", ()), str) or not all(isinstance(x, str) for x in secrets):
         raise BadHandler(f'secrets of {kind} is {secrets!r}: write secrets=("field", …)')
+    if (per := options.get("per")) is not None and per[0] in secrets:
+        raise BadHandler(
+            f"per of {kind} is {per[0]}, which is not to be shown: names of limits would show it"
+        )
     if (guard := options.get("guard")) is not None and not inspect.iscoroutinefunction(guard):
         raise BadHandler(f"guard of {kind} is {guard!r}: write an async function that takes dead letters")
 
@@ -120,6 +125,7 @@ def declare(
         decode=codec.decode,
         encode=encode_result,
         check=codec.check,
+        payload_hash=codec.payload_hash,
         secrets=tuple(options.get("secrets", ())),
         guard=options.get("guard"),
         version=version,

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import psycopg
 
 from holdfast.config import Settings
-from holdfast.store.pool import Conn, away, connect
+from holdfast.store.pool import Conn, away, connect, connect_sync
 
 T = TypeVar("T")
 
@@ -90,10 +90,7 @@ class Desk:
             else:
                 return self._sync
         try:
-            # Nothing is prepared: a pooler may stand between.
-            self._sync = psycopg.connect(
-                self._url, autocommit=True, application_name="holdfast app", prepare_threshold=None
-            )
+            self._sync = connect_sync(self._url, application="holdfast app")
         except psycopg.Error as error:
             raise away(self._url, error) from error
         return self._sync

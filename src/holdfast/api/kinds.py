@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
 
 from holdfast.api.codec import Codec
@@ -12,10 +12,11 @@ from holdfast.core.errors import Misused
 from holdfast.core.handler import Bulk, Handler, Task
 from holdfast.core.limit import bucket_of_key, bucket_of_lane
 from holdfast.core.outcome import Duration, as_seconds
-from holdfast.core.task import PRIORITIES, NewTask, Unique
+from holdfast.core.task import PRIORITIES, Moment, NewTask, Unique
 
 P = TypeVar("P")
-Moment = datetime | timedelta
+# Later than that a moment would be beyond what Python can read from the database.
+DELAY_MAX = timedelta(days=36_500)
 
 
 class TaskOptions(TypedDict, total=False):
@@ -176,9 +177,9 @@ def positive(name: str, duration: Duration) -> float:
     return seconds
 
 
-def _moment(name: str, moment: Moment | None) -> datetime | None:
-    if isinstance(moment, timedelta):
-        return datetime.now(UTC) + moment
-    if moment is not None and moment.tzinfo is None:
+def _moment(name: str, moment: Moment | None) -> Moment | None:
+    if isinstance(moment, timedelta) and abs(moment) > DELAY_MAX:
+        raise Misused(f"{name} is {moment.days} days from now: the limit is {DELAY_MAX.days}")
+    if isinstance(moment, datetime) and moment.tzinfo is None:
         raise Misused(f"{name} is {moment}, without a time zone: write datetime.now(UTC) + …, or a timedelta")
     return moment

@@ -1,6 +1,7 @@
 """`holdfast api`: the HTTP API, for the console, for scripts, and for workers in other languages."""
 
 import ipaddress
+import os
 import socket
 import sys
 from typing import Annotated
@@ -46,7 +47,7 @@ def api(  # noqa: PLR0913 (one for each option)
         str,
         typer.Option(
             envvar="HOLDFAST_API_PROXY",
-            help="Addresses of a proxy that knows the people, with commas; others are refused then.",
+            help="Networks of a proxy that knows the people, with commas; HOLDFAST_PROXY_SECRET proves it.",
         ),
     ] = "",
     proxy_user: Annotated[
@@ -59,16 +60,19 @@ def api(  # noqa: PLR0913 (one for each option)
     """Serve the HTTP API; `holdfast token create` makes a token for it."""
     try:
         from holdfast.http.application import create
-        from holdfast.http.service import Auth, Proxy
+        from holdfast.http.identity import Auth
+        from holdfast.http.proxies import Proxy
         from holdfast.http.serving import serve
     except ImportError as error:
         raise Misused(f"the HTTP API needs what holdfast[api] installs: {error}") from error
     if no_auth and not _is_loopback(host):
         raise Misused(f"--no-auth makes everybody an admin: it is for this machine alone, not for {host}")
-    trusted = frozenset(one.strip() for one in proxy.split(",") if one.strip())
-    if no_auth and trusted:
+    if no_auth and proxy:
         raise Misused("choose one of --no-auth and --proxy")
     settings = Settings() if app is None else load(app).settings
+    # Not an option: other users of this machine see the arguments of a process.
+    secret = os.environ.get("HOLDFAST_PROXY_SECRET", "")
+    trusted = Proxy.of(proxy, proxy_user, proxy_groups, secret) if proxy else None
     on_database(_nothing, settings=settings)
     made = create(
         settings,
@@ -76,10 +80,15 @@ def api(  # noqa: PLR0913 (one for each option)
         auth=Auth.NONE if no_auth else Auth.PROXY if trusted else Auth.TOKENS,
         listen=LogLines(),
         rate=rate,
-        proxy=Proxy(trusted, proxy_user, proxy_groups) if trusted else None,
+        proxy=trusted,
     )
     _can_listen(host, port)
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    if app is None:
+        sys.stderr.write(
+            "holdfast: no APP was named: guards and payload checks are not available; secret fields are "
+            "struck out as workers have declared them\n"
+        )
     sys.stderr.write(f"holdfast: the API is at {address}/api, its console at {address}/ops\n")
     serve(made, host, port)
 

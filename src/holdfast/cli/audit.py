@@ -7,7 +7,17 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.operating import Because, DryRun, Yes, entries, from_now, sure, which
-from holdfast.cli.screen import AsJson, By, me, on_database, refuse, say, show_json, show_table
+from holdfast.cli.screen import (
+    AsJson,
+    By,
+    me,
+    on_database,
+    printable,
+    refuse,
+    say,
+    show_json,
+    show_table,
+)
 from holdfast.config import Settings
 from holdfast.core.audit import PRUNE_BATCH, Entry, EntryFilter
 from holdfast.ops.audit import FORMATS, AuditReader, Verified
@@ -37,12 +47,13 @@ def list_entries(
         show_json(found)
         return
     show_table(
-        ["when", "what", "who", "why", "task", "plan", "details"],
+        ["when", "what", "who", "proven as", "why", "task", "plan", "details"],
         [
             (
                 one.at,
                 one.action,
                 one.actor,
+                one.proven,
                 one.reason,
                 one.task_id,
                 one.batch_id,
@@ -63,13 +74,16 @@ def export(
     how: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = "jsonl",
     to: Annotated[Path | None, typer.Option(help="A file; standard output unless given.")] = None,
 ) -> None:
-    """Write every entry as JSON, JSON Lines or CSV; cells that a spreadsheet would run are defused."""
+    """Write every entry as JSON, JSON Lines or CSV.
+
+    In CSV, cells that a spreadsheet would run begin with an apostrophe.
+    """
 
     async def work(conn: Conn, settings: Settings) -> None:
         out = sys.stdout if to is None else to.open("w", newline="")
         try:
             async for piece in AuditReader(settings).export(conn, only, how):
-                out.write(piece)
+                out.write(printable(piece.replace("\r\n", "\n")) if out.isatty() else piece)
         finally:
             if to is not None:
                 out.close()
@@ -131,8 +145,7 @@ def verify(
         noted = int(number), hash_
 
     async def work(conn: Conn, settings: Settings) -> Verified:
-        await AuditWriter(settings).seal(conn)
-        return await AuditReader(settings).verify(conn, noted)
+        return await AuditReader(settings).prove(conn, AuditWriter(settings), noted)
 
     found = on_database(work)
     if as_json:

@@ -1,5 +1,6 @@
 """`holdfast dead …`: dead letters, one by one or a few at a time; many at once are a plan (`redrive`)."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from holdfast.cli.screen import (
     on_database,
     refuse,
     say,
+    say_lines,
     show_json,
     show_table,
 )
@@ -25,6 +27,7 @@ from holdfast.core.task import TaskView
 from holdfast.ops.audit import AuditReader
 from holdfast.ops.dead import RETRYABLE, DeadFilter, DeadLetter, DeadLetters, Edit, Retried, Statistics
 from holdfast.ops.groups import Group, Groups
+from holdfast.ops.masking import mask_for
 from holdfast.ops.plan import PlanView
 from holdfast.ops.plans import Plans
 from holdfast.store.browse import Browser
@@ -98,6 +101,8 @@ def show(task: TaskId, app: AppPath = None, as_json: AsJson = False) -> None:
     async def work(conn: Conn, settings: Settings) -> dict[str, object]:
         letters = DeadLetters(settings, by=me(), handlers=handlers)
         view = await Operator(settings).show(conn, task)
+        mask = await mask_for(conn, settings, [view.kind], handlers)
+        view = mask.task(view)
         found = await letters.page(conn, DeadFilter(ids=[view.id], states=RETRYABLE))
         letter = found[0] if found else None
         group = None
@@ -105,11 +110,14 @@ def show(task: TaskId, app: AppPath = None, as_json: AsJson = False) -> None:
             group = await Groups(settings, by=me()).show(conn, letter.fingerprint)
         return {
             "task": view,
-            "payload": letters.shown(view.kind, view.payload),
+            "payload": view.payload,
             "letter": letter,
             "group": group,
             "attempts": await Browser(settings).attempts(conn, task),
-            "edits": await letters.edits(conn, task),
+            "edits": [
+                replace(one, payload=mask.shown(view.kind, one.payload))
+                for one in await letters.edits(conn, task)
+            ],
             "audit": await AuditReader(settings).page(conn, EntryFilter(task=view.id)),
         }
 
@@ -127,7 +135,7 @@ def _tell(found: dict[str, object]) -> None:
     say(f"payload  {found['payload']}")
     if view.error is not None:
         error = view.error
-        say(f"error    {error.code} ({error.failure_class}), {ago(error.at)}: {error.message}")
+        say_lines(f"error    {error.code} ({error.failure_class}), {ago(error.at)}: {error.message}")
     if isinstance(group, Group):
         since = ago(group.first_seen_at)
         say(f"group    {group.fingerprint}, {group.state}: {group.dead} dead letters, first seen {since}")
@@ -137,7 +145,7 @@ def _tell(found: dict[str, object]) -> None:
             f"{letter.last_replayed_by}: {letter.last_replay_reason}"
         )
     if view.error is not None and view.error.stack:
-        say(view.error.stack.rstrip())
+        say_lines(view.error.stack.rstrip())
     edits, entries = found["edits"], found["audit"]
     assert isinstance(edits, list), "it was just read"
     assert isinstance(entries, list), "it was just read"

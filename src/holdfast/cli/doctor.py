@@ -1,23 +1,49 @@
 """`holdfast doctor`: what silently hurts, and what to do about it."""
 
+from typing import Annotated
+
 import typer
 
-from holdfast.cli.screen import REFUSED, AsJson, on_database, show_json, show_table
+from holdfast.cli.screen import REFUSED, AsJson, By, me, on_database, say, show_json, show_table
 from holdfast.config import Settings
 from holdfast.store.doctor import Doctor, Finding, Health
 from holdfast.store.pool import Conn
+from holdfast.store.repair import Repair
 
 
-def doctor(as_json: AsJson = False) -> None:
-    """Look at the server and the schema for what silently hurts; exit code 1 if something is bad."""
+def doctor(
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair", help="Put tasks right whose row in ready, waiting or running is missing or wrong."
+        ),
+    ] = False,
+    reason: Annotated[str, typer.Option(help="Why, with --repair; it stands in the audit.")] = "",
+    by: By = "",
+    as_json: AsJson = False,
+) -> None:
+    """Look at the server and the schema for what silently hurts; exit code 1 if something is bad.
 
-    async def work(conn: Conn, settings: Settings) -> list[Finding]:
-        return await Doctor(settings).examine(conn)
+    It only reads, unless it is told to repair.
+    """
+    if repair and not reason:
+        raise typer.BadParameter("--repair changes tasks: give a reason", param_hint="--reason")
+    if reason and not repair:
+        raise typer.BadParameter(
+            "a reason belongs to --repair: without it nothing is changed", param_hint="--reason"
+        )
 
-    findings = on_database(work, migrated=False)
+    async def work(conn: Conn, settings: Settings) -> tuple[list[str], list[Finding]]:
+        repaired = await Repair(settings, by=by or me()).run(conn, reason) if repair else []
+        return repaired, await Doctor(settings).examine(conn)
+
+    repaired, findings = on_database(work, migrated=repair)
     if as_json:
-        show_json(findings)
+        show_json({"repaired": repaired, "findings": findings} if repair else findings)
     else:
+        if repair:
+            tasks = "1 task was repaired" if len(repaired) == 1 else f"{len(repaired)} tasks were repaired"
+            say(tasks + (f": {', '.join(repaired)}" if repaired else ""))
         show_table(
             ["", "", "found", "what to do"],
             [(one.health, one.name, one.found, one.advice) for one in findings],

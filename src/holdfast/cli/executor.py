@@ -12,12 +12,14 @@ import sys
 import traceback
 
 from holdfast.cli.load import load
+from holdfast.core.errors import NotAllowed
 from holdfast.core.events import both
 from holdfast.observe.counted import Counted
 from holdfast.observe.log import LogLines
 from holdfast.runtime.child import NO_TALLY, OPTIONS_VARIABLE
 from holdfast.runtime.executor import Executor
 from holdfast.runtime.flight import FlightRecord
+from holdfast.runtime.lockwatch import over_the_wire
 from holdfast.runtime.options import WorkerOptions
 from holdfast.runtime.process import die_with_parent, hear_no_group_signals
 from holdfast.runtime.solo import SoloServer
@@ -44,7 +46,8 @@ async def _run(path: str, worker: str, wire: Wire, flight: int, tally: int, opti
     app = load(path)
     await wire.open()
     lines = LogLines()
-    app.listener = lines if tally == NO_TALLY else both(lines, Counted(Tally(tally)))
+    told = both(lines, over_the_wire(wire))
+    app.listener = told if tally == NO_TALLY else both(told, Counted(Tally(tally)))
     solo = SoloServer([sys.executable, "-m", "holdfast.cli.solo", path])
     executor = Executor(
         worker,
@@ -58,6 +61,9 @@ async def _run(path: str, worker: str, wire: Wire, flight: int, tally: int, opti
     _collect_seldom()
     try:
         status = await executor.run()
+    except NotAllowed as error:
+        sys.stderr.write(f"holdfast: {error}\n")
+        status = FAILED
     except BaseException:  # noqa: BLE001 (it ends here, without waiting for what runs and without cancelling a commit)
         traceback.print_exc()
         status = FAILED

@@ -7,9 +7,21 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.operating import AppPath, Because, KindOf, from_now, handlers_of
-from holdfast.cli.screen import AsJson, By, ago, first_line, me, on_database, say, show_json, show_table
+from holdfast.cli.screen import (
+    AsJson,
+    By,
+    ago,
+    first_line,
+    me,
+    on_database,
+    say,
+    say_lines,
+    show_json,
+    show_table,
+)
 from holdfast.config import Settings
 from holdfast.ops.groups import Group, Groups, GroupState, Trait
+from holdfast.ops.masking import mask_for
 from holdfast.store.pool import Conn
 
 groups = typer.Typer(help="Groups: failures with one cause.", no_args_is_help=True)
@@ -49,15 +61,14 @@ def list_groups(
 @groups.command()
 def show(group: Fingerprint, app: AppPath = None, as_json: AsJson = False) -> None:
     """Show a group, and what its tasks have in common that successes have not."""
-    handlers = handlers_of(app) or {}
+    handlers = handlers_of(app)
 
     async def work(
         conn: Conn, settings: Settings
     ) -> tuple[Group, list[Trait], list[int], Sequence[tuple[datetime, int]]]:
         known = Groups(settings, by=me())
         found = await known.show(conn, group)
-        handler = handlers.get(found.kind)
-        traits = await known.traits(conn, found, () if handler is None else handler.secrets)
+        traits = await known.traits(conn, found, await mask_for(conn, settings, [found.kind], handlers))
         return found, traits, await known.versions(conn, group), await known.hours(conn, group)
 
     found, traits, versions, hours = on_database(work)
@@ -66,7 +77,7 @@ def show(group: Fingerprint, app: AppPath = None, as_json: AsJson = False) -> No
         return
     say(f"group    {found.fingerprint}, {found.state}")
     say(f"kind     {found.kind}, {found.error_code} ({found.failure_class})")
-    say(f"error    {found.message}")
+    say_lines(f"error    {found.message}")
     say(f"seen     first {ago(found.first_seen_at)}, last {ago(found.last_seen_at)}")
     say(f"met      {found.failures} times, {found.last_hour} in the last hour; {found.dead} dead letters")
     if versions:

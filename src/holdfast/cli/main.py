@@ -20,12 +20,23 @@ from holdfast.cli.overview import status
 from holdfast.cli.queues import queues
 from holdfast.cli.redrive import redrive
 from holdfast.cli.schedules import schedules
-from holdfast.cli.screen import REFUSED
+from holdfast.cli.screen import REFUSED, say_error
 from holdfast.cli.tasks import tasks
 from holdfast.cli.tokens import tokens
 from holdfast.cli.webhooks import webhooks
 from holdfast.cli.worker import worker
-from holdfast.core.errors import HoldfastError, MoveRefused, PlanRefused, TaskContended
+from holdfast.core.errors import (
+    HoldfastError,
+    MoveRefused,
+    PlanRefused,
+    PruneTooRecent,
+    TaskContended,
+    TaskStranded,
+    TokenNameTaken,
+)
+
+# The command is right, and the state of things does not allow it.
+REFUSALS = (MoveRefused, PlanRefused, PruneTooRecent, TaskContended, TaskStranded, TokenNameTaken)
 
 program = typer.Typer(
     name="holdfast",
@@ -71,11 +82,11 @@ def main() -> None:
     try:
         program()
     except HoldfastError as error:
-        sys.stderr.write(f"holdfast: {error}\n")
-        sys.exit(REFUSED if isinstance(error, (MoveRefused, PlanRefused, TaskContended)) else 2)
+        say_error(str(error))
+        sys.exit(REFUSED if isinstance(error, REFUSALS) else 2)
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
         name = "_".join(str(part) for part in wrong["loc"]).upper()
         variable = name if name.startswith("HOLDFAST") else f"HOLDFAST_{name}"
-        sys.stderr.write(f"holdfast: the setting {variable} is wrong: {wrong['msg']}\n")
+        say_error(f"the setting {variable} is wrong: {wrong['msg']}")
         sys.exit(2)

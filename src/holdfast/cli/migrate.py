@@ -14,10 +14,15 @@ from holdfast.store.migrate import (
     grants,
     migrate_down,
     migrate_up,
+    payload_limit,
     pending,
+    prune_minimum,
     require_no_tasks,
 )
 from holdfast.store.pool import Conn, where
+
+PAYLOADS = "payload limit: {1}, was {0} (HOLDFAST_PAYLOAD_BYTES_MAX)"
+PRUNES = "minimum age of a prune of the audit: {1}, was {0} (HOLDFAST_AUDIT_PRUNE_DAYS_MIN)"
 
 
 def migrate(
@@ -34,7 +39,8 @@ def migrate(
 ) -> None:
     """Bring the schema to what this version needs."""
     if show_grants:
-        sys.stdout.write(grants(Settings().schema_name) + "\n")
+        # In one transaction, so that nobody who works meanwhile is without rights for a moment.
+        sys.stdout.write(f"begin;\n{grants(Settings().schema_name)}\ncommit;\n")
         return
 
     if to is not None and not down:
@@ -42,12 +48,24 @@ def migrate(
             "--to is where --down goes back to; without it the schema comes to what this version needs"
         )
 
+    # What the functions in the database had before, and have now.
+    installed_settings: list[tuple[str, str, int | None, int]] = []
+
     async def work(conn: Conn, settings: Settings) -> list[Migration]:
         schema = settings.schema_name
         if plan:
             return await (above(conn, schema, to or 0) if down else pending(conn, schema))
         if not down:
-            return await migrate_up(conn, schema)
+            installed = await payload_limit(conn, schema)
+            installed_settings.append((PAYLOADS, "byte", installed, settings.payload_bytes_max))
+            installed = await prune_minimum(conn, schema)
+            installed_settings.append((PRUNES, "day", installed, settings.audit_prune_days_min))
+            return await migrate_up(
+                conn,
+                schema,
+                payload_bytes_max=settings.payload_bytes_max,
+                audit_prune_days_min=settings.audit_prune_days_min,
+            )
         if not yes:
             await require_no_tasks(conn, schema)
         return await migrate_down(conn, schema, to or 0)
@@ -61,5 +79,16 @@ def migrate(
         return
     for one in done:
         say(f"{verb}: {one.number:04} {one.name}")
+    _say_changes(installed_settings)
     found = f"nothing above {to or 0:04} is applied" if down else "the schema is as it should be"
     say(f"in {named}" if done else f"nothing {verb if plan else 'to do'} in {named}: {found}")
+
+
+def _say_changes(installed_settings: list[tuple[str, str, int | None, int]]) -> None:
+    for text, unit, before, after in installed_settings:
+        if before is not None and before != after:
+            say(text.format(_counted(before, unit), _counted(after, unit)))
+
+
+def _counted(number: int, unit: str) -> str:
+    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import wraps
 from inspect import Parameter, signature
 from typing import Annotated
@@ -12,12 +12,13 @@ from uuid import UUID
 import typer
 
 from holdfast.cli.load import load
-from holdfast.cli.screen import refuse
+from holdfast.cli.screen import on_database, refuse, without_secrets
 from holdfast.config import Settings
 from holdfast.core.audit import EntryFilter
 from holdfast.core.failure import DeadReason
 from holdfast.core.handler import Handlers
 from holdfast.ops.dead import FAILED, RETRYABLE, DeadFilter
+from holdfast.store.clock import read_clock
 from holdfast.store.pool import where
 
 
@@ -49,7 +50,10 @@ ActionOf = Annotated[str | None, typer.Option("--action", help="Only this action
 Actor = Annotated[str | None, typer.Option(help="Only by this person.")]
 Batch = Annotated[str | None, typer.Option(callback=_as_id, help="Only of this plan, by its id.")]
 TaskOf = Annotated[str | None, typer.Option("--task", callback=_as_id, help="Only about this task.")]
-Because = Annotated[str, typer.Option("--reason", help="Why; it stands in the audit.")]
+Because = Annotated[
+    str, typer.Option("--reason", help="Why; it stands in the audit.", callback=without_secrets)
+]
+RevealReason = Annotated[str, typer.Option("--reason", help="Why, with --reveal.", callback=without_secrets)]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 
@@ -117,8 +121,9 @@ def handlers_of(path: str | None) -> Handlers | None:
 
 def from_now(**distance: float) -> datetime:
     """The moment so many hours, or whatever is named, from now; less than none is before it."""
+    now = on_database(lambda conn, _: read_clock(conn), migrated=False)
     try:
-        return datetime.now(UTC) + timedelta(**distance)
+        return now + timedelta(**distance)
     except (OverflowError, ValueError) as error:
         ((unit, number),) = distance.items()
         raise typer.BadParameter(f"no calendar has the moment {abs(number):g} {unit} from now") from error
@@ -133,6 +138,12 @@ def json_text(given: str | bytes, option: str) -> str:
     except (ValueError, RecursionError) as error:
         raise typer.BadParameter(f"it is not JSON: {error}", param_hint=option) from error
     return text
+
+
+def require_reveal_reason(reason: str, *, reveal: bool) -> None:
+    """Refuse to show what is hidden to whoever does not say why."""
+    if reveal and not reason:
+        raise typer.BadParameter("say why: --reveal needs --reason", param_hint="--reason")
 
 
 def sure(doing: str, *, yes: bool) -> None:

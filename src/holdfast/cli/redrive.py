@@ -154,7 +154,7 @@ async def _watch(look: Callable[[], Awaitable[PlanView]]) -> None:
 
 @redrive.command()
 def approve(plan: PlanId, reason: Because = "", by: By = "", as_json: AsJson = False) -> None:
-    """Say as a second person that a plan may be started."""
+    """Approve a plan as a second person, who has another database login than the one that made it."""
 
     async def work(conn: Conn, settings: Settings) -> PlanView:
         return await Plans(settings, by=by or me()).approve(conn, plan, reason)

@@ -1,6 +1,6 @@
 """`holdfast schedule …`: what is made by itself, and when."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from typing import Annotated
 from zoneinfo import ZoneInfo
@@ -11,6 +11,8 @@ from holdfast.cli.pausing import Why, tell_paused, tell_resumed
 from holdfast.cli.screen import AsJson, By, ago, me, on_database, say, show_json, show_table
 from holdfast.config import Settings
 from holdfast.core.task import Enqueued
+from holdfast.ops.masking import mask_for
+from holdfast.store.clock import read_clock
 from holdfast.store.pool import Conn
 from holdfast.store.schedules import Schedules, ScheduleView
 
@@ -21,7 +23,8 @@ Name = Annotated[str, typer.Argument(help="The schedule.")]
 
 def _look(name: str) -> ScheduleView:
     async def work(conn: Conn, settings: Settings) -> ScheduleView:
-        return await Schedules(settings).show(conn, name)
+        view = await Schedules(settings).show(conn, name)
+        return (await mask_for(conn, settings, [view.kind])).schedule(view)
 
     return on_database(work)
 
@@ -31,7 +34,9 @@ def list_(as_json: AsJson = False) -> None:
     """Every schedule, with its next tick."""
 
     async def work(conn: Conn, settings: Settings) -> list[ScheduleView]:
-        return await Schedules(settings).list(conn)
+        views = await Schedules(settings).list(conn)
+        mask = await mask_for(conn, settings, [view.kind for view in views])
+        return [mask.schedule(view) for view in views]
 
     found = on_database(work)
     if as_json:
@@ -66,6 +71,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
         ("last", None if view.last_tick_at is None else _local(view, view.last_tick_at)),
         ("declared", ago(view.declared_at)),
         ("paused", f"by {view.paused_by}: {view.pause_reason}" if view.paused_at else None),
+        ("not fired", None if view.failed_at is None else f"{ago(view.failed_at)}, as a worker's log says"),
     ):  # fmt: skip
         if value is not None:
             say(f"{label:13} {value}")
@@ -78,8 +84,12 @@ def next_(
     as_json: AsJson = False,
 ) -> None:
     """The next ticks, in the schedule's own time zone."""
-    view = _look(name)
-    ticks = list(islice(view.cron.after(datetime.now(UTC)), count))
+
+    async def work(conn: Conn, settings: Settings) -> tuple[ScheduleView, datetime]:
+        return await Schedules(settings).show(conn, name), await read_clock(conn)
+
+    view, now = on_database(work)
+    ticks = list(islice(view.cron.after(now), count))
     if as_json:
         show_json({"schedule": view.name, "next": ticks})
         return

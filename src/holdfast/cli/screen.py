@@ -1,5 +1,8 @@
 """What a command shows: tables for people, one JSON document for scripts; and how it ends.
 
+Text from outside may hold characters that change what a terminal does or shows. `printable` escapes them, and
+everything that a command writes passes through it.
+
 Exit codes: 0 done; 1 refused, or something is wrong; 2 wrong use, or the database or app is not there;
 130 interrupted.
 """
@@ -8,12 +11,14 @@ import asyncio
 import getpass
 import json
 import os
+import re
 import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Annotated, Any, TypeVar
 
 import psycopg
@@ -23,19 +28,41 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.config import Settings
-from holdfast.core.errors import HoldfastError, Misused, NotAllowed, SchemaError
+from holdfast.core.errors import HoldfastError, Misused, SchemaError
+from holdfast.core.redact import redact
 from holdfast.store.migrate import require_current
-from holdfast.store.pool import Conn, away, connect, where
+from holdfast.store.pool import OWN_PATH, Conn, away, connect, not_allowed, where
 
 T = TypeVar("T")
 
 REFUSED = 1
 PIPE_WIDTH = 1_000
 ERROR_CHARACTERS = 100
+CELL_CHARACTERS = 2_000
+# C0 and C1 controls but newline and tab, line separators, lone surrogates, and what Unicode calls format
+# characters (Cf): they have no width, change the direction, or carry text that nobody sees.
+_RANGES = (
+    (0x00, 0x08), (0x0B, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD), (0x0600, 0x0605), (0x061C, 0x061C),
+    (0x06DD, 0x06DD), (0x070F, 0x070F), (0x0890, 0x0891), (0x08E2, 0x08E2), (0x180E, 0x180E),
+    (0x200B, 0x200F), (0x2028, 0x202E),
+    (0x2060, 0x206F), (0xD800, 0xDFFF), (0xFEFF, 0xFEFF), (0xFFF9, 0xFFFB), (0x110BD, 0x110BD),
+    (0x110CD, 0x110CD), (0x13430, 0x1343F), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE007F),
+)  # fmt: skip
+# As ranges, because the characters of a class beyond them are compared one by one.
+_UNPRINTABLE = re.compile(f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in _RANGES)}]")
+_CODES = tuple(code for first, last in _RANGES for code in range(first, last + 1))
+_ESCAPES = {code: json.dumps(chr(code))[1:-1] if code > 0x7F else f"\\u{code:04x}" for code in _CODES}
+_INDENT = " " * 4
+
+
+def without_secrets(reason: str) -> str:
+    """A reason as it is kept."""
+    return redact(reason)
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")]
 By = Annotated[str, typer.Option(help="Who does this; your user and host unless given.")]
-Reason = Annotated[str, typer.Option(help="Why.")]
+Reason = Annotated[str, typer.Option(help="Why.", callback=without_secrets)]
 
 
 def me() -> str:
@@ -57,12 +84,12 @@ async def _on_database(
     work: Callable[[Conn, Settings], Coroutine[None, None, T]], settings: Settings, *, migrated: bool
 ) -> T:
     try:
-        conn = await connect(settings.database_url, application="holdfast command")
+        conn = await connect(settings.database_url, application="holdfast command", path=OWN_PATH)
     except psycopg.Error as error:
         raise away(settings.database_url, error) from error
     async with conn:
         try:
-            with refusals_named(settings.database_url):
+            with refusals_named(conn, settings.database_url):
                 if migrated:
                     await require_current(conn, settings.schema_name)
                 return await work(conn, settings)
@@ -73,26 +100,25 @@ async def _on_database(
 
 
 @contextmanager
-def refusals_named(url: str) -> Iterator[None]:
-    """Where a database lacks our tables or this role its rights, it is said which database."""
+def refusals_named(conn: Conn, url: str) -> Iterator[None]:
+    """Where a database lacks our tables or this login its rights, it is said which they are."""
     try:
         yield
     except SchemaError as error:
         raise SchemaError(f"{error} (this is {where(url)})") from error
     except psycopg.errors.InsufficientPrivilege as error:
-        raise NotAllowed(where(url), str(error).strip().splitlines()[0]) from error
+        raise not_allowed(conn, url, error) from error
 
 
 def show_json(document: object) -> None:
     """A document for scripts."""
-    sys.stdout.write(json.dumps(document, default=_plain, indent=2) + "\n")
+    sys.stdout.write(printable(json.dumps(document, default=_plain, indent=2)) + "\n")
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:
     """A table for people; without colours where nobody looks."""
-    console = _console()
     if not rows:
-        console.print(empty, markup=False)
+        say(empty)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, column in enumerate(columns):
@@ -101,7 +127,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empt
     for row in rows:
         # As text: what people write in errors is no markup.
         table.add_row(*(Text(_cell(value)) for value in row))
-    console.print(table)
+    _console().print(table)
 
 
 def _console() -> Console:
@@ -111,14 +137,43 @@ def _console() -> Console:
 
 
 def say(text: str) -> None:
-    """One line for people."""
-    _console().print(text, markup=False)
+    """A line for people; as it stands, because wrapping a long one takes long."""
+    sys.stdout.write(f"{one_line(text)}\n")
+
+
+def say_lines(text: str) -> None:
+    """The same for a message that may have several lines: all but the first are indented."""
+    sys.stdout.write(f"{_indented(text)}\n")
 
 
 def refuse(text: str) -> None:
     """One line on standard error, and exit code 1."""
-    sys.stderr.write(f"holdfast: {text}\n")
+    say_error(text)
     raise typer.Exit(REFUSED)
+
+
+def say_error(text: str) -> None:
+    """One line on standard error."""
+    sys.stderr.write(f"holdfast: {_indented(text)}\n")
+
+
+def _indented(text: str) -> str:
+    """Such that no line of a text can be taken for one of ours."""
+    return printable(text).replace("\n", f"\n{_INDENT}")
+
+
+def one_line(text: str) -> str:
+    """The text, printable and without newlines."""
+    return printable(text).replace("\n", "\\n")
+
+
+def printable(text: str) -> str:
+    """The text with control and format characters and lone surrogates escaped as in JSON.
+
+    Newlines and tabs stay.
+    """
+    # Seldom are there any: looking for them costs a hundredth of translating each character.
+    return _UNPRINTABLE.sub(lambda found: _ESCAPES[ord(found[0])], text)
 
 
 def first_line(text: str | None) -> str:
@@ -146,12 +201,17 @@ def ago(moment: datetime | None) -> str:
 def _cell(value: object) -> str:
     if value is None:
         return "–"
-    return ago(value) if isinstance(value, datetime) else str(value)
+    text = ago(value) if isinstance(value, datetime) else str(value)
+    # Laying out a long text takes long; all of it is in the JSON document.
+    return one_line(text if len(text) <= CELL_CHARACTERS else text[: CELL_CHARACTERS - 1] + "…")
 
 
 def _plain(value: Any) -> object:
     if isinstance(value, datetime):
         return value.isoformat()
+    if isinstance(value, Decimal):
+        # As the HTTP API writes it.
+        return str(value)
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     raise HoldfastError(f"a {type(value).__name__} cannot be shown as JSON")

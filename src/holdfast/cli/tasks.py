@@ -1,11 +1,11 @@
 """`holdfast task …`: enqueue, list, show, cancel, retry, wake, why."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
-from holdfast.cli.operating import from_now, json_text
+from holdfast.cli.operating import RevealReason, from_now, json_text, require_reveal_reason
 from holdfast.cli.screen import (
     AsJson,
     By,
@@ -16,12 +16,18 @@ from holdfast.cli.screen import (
     on_database,
     refuse,
     say,
+    say_lines,
     show_json,
     show_table,
 )
 from holdfast.config import Settings
+from holdfast.core.audit import Action
+from holdfast.core.bounds import refuse_reserved
 from holdfast.core.state import State
 from holdfast.core.task import Enqueued, NewTask, TaskView, Unique, is_id, shown_state
+from holdfast.ops.dead import DeadLetters
+from holdfast.ops.masking import mask_for
+from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.browse import AttemptView, Browser, Found, Listed
 from holdfast.store.operate import Operator
 from holdfast.store.pool import Conn
@@ -45,10 +51,12 @@ def enqueue(  # noqa: PLR0913 (one for each option)
     unique: Annotated[Unique, typer.Option(help="What a second enqueue of the key means.")] = Unique.KEY,
     subject: Annotated[str | None, typer.Option(help="What it is about.")] = None,
     trace: Annotated[str | None, typer.Option(help="The trace it belongs to.")] = None,
+    by: By = "",
     as_json: AsJson = False,
 ) -> None:
     """Add one task."""
     payload = json_text(payload, "PAYLOAD")
+    refuse_reserved(kind)
     run_at = from_now(seconds=delay) if delay else None
     if unique is not Unique.KEY and key is None:
         raise typer.BadParameter(f"{unique} says what a second task of the same key means: give --key")
@@ -58,7 +66,12 @@ def enqueue(  # noqa: PLR0913 (one for each option)
     )  # fmt: skip
 
     async def work(conn: Conn, settings: Settings) -> Enqueued:
-        return await TaskStore(settings).enqueue(conn, task)
+        async with conn.transaction():
+            done = await TaskStore(settings).enqueue(conn, task)
+            if done.created:
+                author = Author(by or me(), "")
+                await AuditWriter(settings).note_tasks(conn, Action.TASK_ENQUEUE, author, [done.id])
+        return done
 
     done = on_database(work)
     if as_json:
@@ -111,17 +124,47 @@ def list_tasks(  # noqa: PLR0913 (one for each option)
 
 
 @tasks.command()
-def show(task: TaskId, as_json: AsJson = False) -> None:
-    """Show all that is known of one task."""
+def show(
+    task: TaskId,
+    reveal: Annotated[
+        bool, typer.Option("--reveal", help="Strike nothing out; that and --reason stand in the audit.")
+    ] = False,
+    reason: RevealReason = "",
+    by: By = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show all that is known of one task, without its secrets."""
+    require_reveal_reason(reason, reveal=reveal)
 
-    async def work(conn: Conn, settings: Settings) -> tuple[TaskView, list[AttemptView], list[Because]]:
+    async def work(conn: Conn, settings: Settings) -> Shown:
         view = await Operator(settings).show(conn, task)
-        return view, await Browser(settings).attempts(conn, task), await Why(settings).of(conn, view)
+        attempts = await Browser(settings).attempts(conn, task)
+        reasons = await Why(settings).of(conn, view)
+        mask = await mask_for(conn, settings, [view.kind])
+        if reveal:
+            view = await DeadLetters(settings, by=by or me()).reveal(conn, task, reason)
+        else:
+            view = mask.task(view)
+        return Shown(view, attempts, reasons, declared=mask.knows(view.kind))
 
-    view, attempts, reasons = on_database(work)
+    found = on_database(work)
     if as_json:
-        show_json({"task": view, "attempts": attempts})
-        return
+        show_json({"task": found.view, "attempts": found.attempts, "declared": found.declared})
+    else:
+        _tell(found, revealed=reveal)
+
+
+class Shown(NamedTuple):
+    """A task as it is shown."""
+
+    view: TaskView
+    attempts: list[AttemptView]
+    reasons: list[Because]
+    declared: bool
+
+
+def _tell(found: Shown, *, revealed: bool) -> None:
+    view, attempts, reasons, declared = found
     for name, value in (
         ("task", view.id), ("kind", view.kind), ("queue", view.queue),
         ("state", shown_state(view.state, view.next_attempt_at)),
@@ -131,6 +174,11 @@ def show(task: TaskId, as_json: AsJson = False) -> None:
     ):  # fmt: skip
         if value is not None:
             say(f"{name:13} {ago(value) if isinstance(value, datetime) else value}")
+    if not declared and not revealed:
+        say(
+            f"{'hidden':13} no worker has declared the kind {view.kind}, so only keys are shown: "
+            "start a worker that knows it, or give --reveal --reason …"
+        )
     counters = view.counters
     say(
         f"{'counted':13} {counters.attempts} attempts, {counters.failures} failures, "
@@ -140,9 +188,9 @@ def show(task: TaskId, as_json: AsJson = False) -> None:
     for reason in reasons:
         say(f"{'why':13} {reason.text}")
     if view.error is not None:
-        say(f"{'error':13} {view.error.code} ({view.error.failure_class}): {view.error.message}")
+        say_lines(f"{'error':13} {view.error.code} ({view.error.failure_class}): {view.error.message}")
         if view.error.stack:
-            say(view.error.stack.rstrip())
+            say_lines(view.error.stack.rstrip())
     show_table(
         ["fence", "ended as", "started", "ended", "code", "message", "worker"],
         [

@@ -1,22 +1,32 @@
 """`holdfast token …`: who may use the HTTP API."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from holdfast.cli.screen import AsJson, By, me, on_database, say, show_json, show_table
 from holdfast.config import Settings
-from holdfast.ops.tokens import NewToken, Role, Tokens, TokenView
+from holdfast.ops.tokens import NewToken, Role, Tokens, TokenView, WorkerScope
 from holdfast.store.pool import Conn
 
+COLUMNS = ("token", "name", "role", "queues", "kinds", "made", "by", "expires", "last used", "revoked")
 tokens = typer.Typer(help="Tokens: who may use the HTTP API.", no_args_is_help=True)
 
 
 @tokens.command()
-def create(
+def create(  # noqa: PLR0913 (one for each option)
     name: Annotated[str, typer.Argument(help="Whose it is; the name stands in the audit.")],
     role: Annotated[Role, typer.Option(help="What it may do.")],
     days: Annotated[float | None, typer.Option(min=0.001, help="How long; for ever unless given.")] = None,
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(help="For workers: claim from this queue only; may be given several times."),
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help="For workers: claim tasks of this kind only; may be given several times."),
+    ] = None,
     by: By = "",
     as_json: AsJson = False,
 ) -> None:
@@ -24,7 +34,9 @@ def create(
 
     async def work(conn: Conn, settings: Settings) -> NewToken:
         seconds = None if days is None else days * 86_400
-        return await Tokens(settings, by=by or me()).create(conn, name, role, seconds)
+        return await Tokens(settings, by=by or me()).create(
+            conn, name, role, seconds, WorkerScope(queue or None, kind or None)
+        )
 
     made = on_database(work)
     if as_json:
@@ -46,16 +58,20 @@ def list_tokens(as_json: AsJson = False) -> None:
         show_json(found)
         return
     show_table(
-        ["token", "name", "role", "made", "by", "expires", "last used", "revoked"],
+        COLUMNS,
         [
             (
-                one.id, one.name, one.role, one.created_at, one.created_by, one.expires_at,
-                one.last_used_at, one.revoked_at,
+                one.id, one.name, one.role, _names(one.queues), _names(one.kinds), one.created_at,
+                one.created_by, one.expires_at, one.last_used_at, one.revoked_at,
             )
             for one in found
         ],
         empty="there is no token",
     )  # fmt: skip
+
+
+def _names(names: Sequence[str] | None) -> str:
+    return "any" if names is None else ", ".join(names)
 
 
 @tokens.command()

@@ -1,11 +1,23 @@
 """`holdfast webhook …`: endpoints, the log of their deliveries, and sending again."""
 
+import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from holdfast.cli.operating import AppPath, Because, Hours, Yes, from_now, handlers_of, sure
+from holdfast.cli.operating import (
+    AppPath,
+    Because,
+    Hours,
+    RevealReason,
+    Yes,
+    from_now,
+    handlers_of,
+    require_reveal_reason,
+    sure,
+)
 from holdfast.cli.screen import AsJson, By, ago, first_line, me, on_database, say, show_json, show_table
 from holdfast.config import Settings
 from holdfast.store.pool import Conn
@@ -19,7 +31,29 @@ EndpointId = Annotated[str, typer.Argument(metavar="ENDPOINT", help="Its id.")]
 Events = Annotated[
     list[str] | None, typer.Option("--event", help="An event type, or `render.*`; several may be given.")
 ]
-Secret = Annotated[str | None, typer.Option(envvar="HOLDFAST_WEBHOOK_SECRET", help="`whsec_…`, else made.")]
+
+
+def _secret(context: typer.Context, option: typer.CallbackParam, given: str | None) -> str | None:
+    """What stands on the command line can be read by everybody on the machine, so `-` reads a line."""
+    if given == "-":
+        return sys.stdin.readline().strip()
+    source = context.get_parameter_source(str(option.name))
+    if given is not None and source is not None and source.name == "COMMANDLINE":
+        sys.stderr.write(
+            "holdfast: a secret on the command line is shown by ps: pass it in HOLDFAST_WEBHOOK_SECRET, or "
+            "on standard input with --secret -; giving it here is deprecated\n"
+        )
+    return given
+
+
+Secret = Annotated[
+    str | None,
+    typer.Option(
+        envvar="HOLDFAST_WEBHOOK_SECRET",
+        callback=_secret,
+        help="`whsec_…`; `-` reads it from standard input; else one is made.",
+    ),
+]
 Why = Annotated[str, typer.Option("--reason", help="Why; it stands in the audit.")]
 
 
@@ -73,9 +107,10 @@ def change(  # noqa: PLR0913 (one for each option)
 
     async def work(conn: Conn, settings: Settings) -> Endpoint:
         known = Endpoints(settings, by=by or me())
-        return await known.change(
+        changed = await known.change(
             conn, endpoint, url=url, events=events, description=description, reason=reason
         )
+        return changed.masked()
 
     found = on_database(work)
     if as_json:
@@ -89,7 +124,7 @@ def list_endpoints(as_json: AsJson = False) -> None:
     """List endpoints and how they fare."""
 
     async def work(conn: Conn, settings: Settings) -> list[Endpoint]:
-        return await Endpoints(settings, by=me()).page(conn)
+        return [one.masked() for one in await Endpoints(settings, by=me()).page(conn)]
 
     found = on_database(work)
     if as_json:
@@ -106,11 +141,23 @@ def list_endpoints(as_json: AsJson = False) -> None:
 
 
 @webhooks.command()
-def show(endpoint: EndpointId, as_json: AsJson = False) -> None:
-    """Show an endpoint."""
+def show(
+    endpoint: EndpointId,
+    reveal: Annotated[
+        bool, typer.Option("--reveal", help="With its URL whole; that and --reason stand in the audit.")
+    ] = False,
+    reason: RevealReason = "",
+    by: By = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show an endpoint, with its URL as far as no token can stand in it."""
+    require_reveal_reason(reason, reveal=reveal)
 
     async def work(conn: Conn, settings: Settings) -> Endpoint:
-        return await Endpoints(settings, by=me()).show(conn, endpoint)
+        known = Endpoints(settings, by=by or me())
+        if reveal:
+            return await known.reveal(conn, endpoint, reason)
+        return (await known.show(conn, endpoint)).masked()
 
     found = on_database(work)
     if as_json:
@@ -213,7 +260,8 @@ def resend(  # noqa: PLR0913 (one for each option)
 
 def _made(act: Callable[[Conn, Endpoints], Awaitable[Created]], by: str, *, as_json: bool) -> None:
     async def work(conn: Conn, settings: Settings) -> Created:
-        return await act(conn, Endpoints(settings, by=by or me()))
+        made = await act(conn, Endpoints(settings, by=by or me()))
+        return replace(made, endpoint=made.endpoint.masked())
 
     made = on_database(work)
     if as_json:

@@ -11,16 +11,18 @@ import typer
 
 from holdfast.cli.describe import describe
 from holdfast.cli.overview import list_workers
-from holdfast.cli.screen import AsJson, refusals_named
+from holdfast.cli.screen import AsJson, refusals_named, say_error
 from holdfast.cli.watched import Watched
 from holdfast.config import Settings
 from holdfast.core.decide import MAX_ATTEMPTS_DEFAULT
 from holdfast.core.events import both
 from holdfast.core.task import RESERVED_QUEUE, TIMEOUT_SECONDS
 from holdfast.observe.log import LogLines
+from holdfast.runtime.lockwatch import LockWatch
 from holdfast.runtime.options import Until, WorkerOptions
 from holdfast.runtime.supervisor import Supervisor
-from holdfast.store.migrate import require_current
+from holdfast.store.declarations import Declarations
+from holdfast.store.migrate import require_current, require_read_committed
 from holdfast.store.pool import away, connect
 from holdfast.store.tasks import TaskStore
 
@@ -164,7 +166,7 @@ def worker(  # noqa: PLR0913 (one for each option)
     lines = LogLines()
     watched = None if metrics_port is None else Watched(metrics_host, metrics_port)
     listen = lines if watched is None else both(lines, watched.counted)
-    asyncio.run(_supervise(options, app, TaskStore(settings, listen), lines, watched))
+    asyncio.run(_supervise(options, app, TaskStore(settings, LockWatch(options, listen)), lines, watched))
 
 
 async def _supervise(
@@ -173,12 +175,15 @@ async def _supervise(
     # A server that is away is waited for. One that is there must have this database, and our tables.
     try:
         async with await connect(options.url) as conn:
-            with refusals_named(options.url):
+            with refusals_named(conn, options.url):
                 await require_current(conn, options.schema)
+                await require_read_committed(conn)
+                # No kind, so nothing is written; but PostgreSQL checks the rights that executors need.
+                await Declarations(store.settings).declare(conn, ())
     except psycopg.Error as error:
         if isinstance(error, psycopg.ProgrammingError) or any(text in str(error) for text in HOPELESS):
             raise away(options.url, error) from error
-        sys.stderr.write(f"holdfast: {away(options.url, error)}; it is waited for\n")
+        say_error(f"{away(options.url, error)}; it is waited for")
     command = [sys.executable, "-m", "holdfast.cli.executor", app]
     supervisor = Supervisor(options, command, store, None if watched is None else watched.tallies)
     if watched is not None:

@@ -19,6 +19,7 @@ class Action(StrEnum):
     TASK_WAKE = "TASK_WAKE"
     TASK_FORGET = "TASK_FORGET"
     TASK_REVEAL = "TASK_REVEAL"
+    TASK_REPAIR = "TASK_REPAIR"
     RETRY_BATCH_ITEM = "TASK_RETRY_BATCH_ITEM"
     RETRY_BATCH_SKIPPED = "TASK_RETRY_BATCH_SKIPPED"
     RETRY_BATCH_SUMMARY = "TASK_RETRY_BATCH_SUMMARY"
@@ -55,12 +56,26 @@ class Action(StrEnum):
     WEBHOOK_ENABLE = "WEBHOOK_ENABLE"
     WEBHOOK_REMOVE = "WEBHOOK_REMOVE"
     WEBHOOK_RESEND = "WEBHOOK_RESEND"
+    WEBHOOK_REVEAL = "WEBHOOK_REVEAL"
+    WEBHOOK_PUBLISH = "WEBHOOK_PUBLISH"
+    TASK_ENQUEUE = "TASK_ENQUEUE"
+    SESSION_BEGIN = "SESSION_BEGIN"
+    SESSION_END = "SESSION_END"
+    TOKEN_REFUSED = "TOKEN_REFUSED"  # noqa: S105
     AUDIT_PRUNE_SUMMARY = "TASK_AUDIT_PRUNE_SUMMARY"
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """Who is proven to ask: a database login, and the token where the HTTP API says so."""
+
+    login: str
+    token: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the audit; (chunk, place) is its number, for ever."""
+    """One line of the audit; (chunk, place) is its number, for ever. Its end is the proven identity."""
 
     chunk: int
     place: int
@@ -74,6 +89,25 @@ class Entry:
     subject: str | None
     trace_id: str | None
     details: Mapping[str, object] | None
+    login: str | None
+    token: str | None
+    address: str | None
+
+    @property
+    def proven(self) -> str:
+        """The proven identity in a few words."""
+        by, _, name = (self.token or "").partition(":")
+        match by, name:
+            case "", _:
+                known = None
+            case "holdfast", _:
+                known = f"code {self.token}"
+            case "proxy", _:
+                known = f"proxy {name}"
+            case _:
+                known = f"token {self.token}"
+        login = self.login and f"login {self.login}"
+        return " from ".join(filter(None, (", ".join(filter(None, (known, login))), self.address)))
 
 
 @dataclass(frozen=True, slots=True)

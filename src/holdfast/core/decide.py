@@ -4,15 +4,7 @@ import random
 from dataclasses import dataclass, field
 
 from holdfast.core.backoff import Backoff
-from holdfast.core.failure import (
-    MESSAGE_CHARACTERS_MAX,
-    RULES,
-    DeadReason,
-    Failure,
-    FailureClass,
-    Spends,
-    storable,
-)
+from holdfast.core.failure import RULES, DeadReason, Failure, FailureClass, Spends, kept
 from holdfast.core.outcome import (
     Cancel,
     Complete,
@@ -33,6 +25,8 @@ MAX_ATTEMPTS_DEFAULT = 3
 CRASHES_MAX = 3
 RATE_LIMITS_FREE = 20
 EXPIRED = "expired"
+# The reason on record where a process died between the end of a handler and the settle of its task.
+ENDED = "ended"
 WAIT_SECONDS_MAX = 10 * 365 * 24 * 3600.0
 
 
@@ -80,11 +74,11 @@ def decide(claim: Claim, outcome: Outcome, policy: Policy) -> Verdict:
         case Snooze(after, progress):
             return _snoozed(claim, _bounded(as_seconds(after)), _share(progress), policy)
         case Cancel(reason):
-            return Verdict(Move.CANCEL, _ATTEMPT, reason=storable(reason, MESSAGE_CHARACTERS_MAX))
+            return Verdict(Move.CANCEL, _ATTEMPT, reason=kept(reason))
         case Released(why):
             return Verdict(Move.RELEASE, after_seconds=0.0, reason=why)
-        case WorkerLost(alone, how, suspect):
-            return _lost(claim, how, alone=alone, suspect=suspect or alone)
+        case WorkerLost():
+            return _lost(claim, outcome)
         case Retry(reason, after, code):
             wait = None if after is None else as_seconds(after)
             return _failed(claim, Failure.of(FailureClass.TRANSIENT, reason, code=code), wait, policy)
@@ -152,21 +146,25 @@ def _share(progress: float | None) -> float | None:
     return min(max(progress, 0.0), 100.0)
 
 
-def _lost(claim: Claim, how: str, *, alone: bool, suspect: bool) -> Verdict:
-    crashes = claim.crashes + int(alone)
+def _lost(claim: Claim, lost: WorkerLost) -> Verdict:
+    crashes = claim.crashes + int(lost.alone)
+    reason = ENDED if lost.ended else None
     if crashes >= CRASHES_MAX:
-        message = f"its process died {crashes} times while it ran alone; the last time {how}"
+        message = f"its process died {crashes} times while it ran alone; the last time {lost.how}"
         return Verdict(
             Move.FAIL,
             Counters(attempts=1, crashes=1),
+            reason=reason,
             failure=Failure.of(FailureClass.POISON, message),
             dead_reason=DeadReason.NON_RETRYABLE,
             alone=True,
         )
+    when = "after its handler had ended and before its outcome was written" if lost.ended else "under it"
     return Verdict(
         Move.RECLAIM,
-        Counters(attempts=int(alone), crashes=int(alone)),
+        Counters(attempts=int(lost.alone), crashes=int(lost.alone)),
         after_seconds=0.0,
-        failure=Failure.of(FailureClass.WORKER_LOST, f"its process was lost under it: {how}"),
-        alone=True if suspect else None,
+        reason=reason,
+        failure=Failure.of(FailureClass.WORKER_LOST, f"its process was lost {when}: {lost.how}"),
+        alone=True if lost.suspect or lost.alone else None,
     )

@@ -8,12 +8,17 @@
     ├── PlanRefused       the plan's state does not allow it
     ├── GroupNotFound     no group has this fingerprint
     ├── TokenNotFound     no token has this id, or it was revoked
+    ├── OutOfScope        a token of workers does not reach that queue or kind
+    ├── TokenNameTaken    a token that is not revoked has this name
+    ├── PruneTooRecent    a prune of the audit asks for entries below the minimum age
     ├── WorkerNotFound    no outside worker of this token has a lease under this id
     ├── EndpointNotFound  no endpoint of webhooks has this id
     ├── NotOurs           a webhook that was received is not what it says: its signature or its time is wrong
     ├── MoveRefused       the task's state does not allow the move
     ├── TaskContended     others change the task at the same moments: nothing was done
+    ├── TaskStranded      the task's row in ready, waiting or running does not match its row in tasks
     ├── PayloadTooLarge   a payload past the limit
+    ├── JsonUnreadable    a stored payload or result that is too large, too deep or no JSON
     ├── AppNotFound       the path of the command line leads to no app
     ├── Misused           the call itself is wrong: the message says how it is meant
     │   ├── NotAConnection    what was passed as `conn` is no connection, or of the other sort
@@ -27,13 +32,13 @@
     │   ├── TaskCancelled     and the task was cancelled
     │   └── ResultTimeout     and did not come in time
     ├── DatabaseAway      the database could not be reached
-    ├── NotAllowed        the database lets this role not do it
-    └── SchemaError       the database is not at the version that this package needs
+    ├── NotAllowed        the database role lacks the required privilege
+    └── SchemaError       the database's schema, encoding or isolation is not what this package needs
 
 A message names the thing and its state, and says what to do.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from holdfast.core.state import Move, State, sources
 
@@ -79,6 +84,13 @@ class TokenNotFound(HoldfastError):
         super().__init__(f"there is no token {token_id} that could be revoked")
 
 
+class OutOfScope(HoldfastError):
+    """A token of workers does not reach this queue or kind."""
+
+    def __init__(self, what: str, name: str, allowed: Iterable[str]) -> None:
+        super().__init__(f"this token is not for the {what} {name}: it is for {', '.join(allowed) or 'none'}")
+
+
 class WorkerNotFound(HoldfastError):
     """No outside worker of this token has a lease under this id."""
 
@@ -102,6 +114,20 @@ class PlanRefused(HoldfastError):
     def __init__(self, plan_id: str, state: str, why: str) -> None:
         super().__init__(f"plan {plan_id} is {state}: {why}")
         self.state = state
+
+
+class PruneTooRecent(HoldfastError):
+    """A prune of the audit asks for entries below the minimum age."""
+
+
+class TokenNameTaken(HoldfastError):
+    """A token that is not revoked has this name."""
+
+    def __init__(self, name: str, token_id: str) -> None:
+        super().__init__(
+            f"token {token_id} is named {name} and is not revoked: choose another name, "
+            f"or revoke it with `holdfast token revoke {token_id}`"
+        )
 
 
 class GroupNotFound(HoldfastError):
@@ -136,14 +162,24 @@ class TaskContended(HoldfastError):
         super().__init__(f"task {task_id} was changed by others each time: nothing was done, try again")
 
 
+class TaskStranded(HoldfastError):
+    """The task's row in ready, waiting or running does not match tasks, because of a write from outside."""
+
+
 class PayloadTooLarge(HoldfastError):
     """The payload is larger than the limit."""
 
-    def __init__(self, kind: str, size: int, limit: int) -> None:
-        super().__init__(
+    @classmethod
+    def of(cls, kind: str, size: int, limit: int) -> "PayloadTooLarge":
+        """The error that names the task's kind, and how large its payload is."""
+        return cls(
             f"the payload of a {kind} task has {size} bytes, the limit is {limit}: "
             "store the content elsewhere and enqueue a reference to it"
         )
+
+
+class JsonUnreadable(HoldfastError):
+    """A stored payload or result that cannot be read: the message says why."""
 
 
 class AppNotFound(HoldfastError):
@@ -229,14 +265,32 @@ class DatabaseAway(HoldfastError):
 
 
 class NotAllowed(HoldfastError):
-    """The database lets this role not do it."""
+    """The database role lacks the required privilege."""
 
-    def __init__(self, url: str, why: str) -> None:
-        super().__init__(f"the database at {url} says: {why}; grant a role of `holdfast migrate --grants`")
+    def __init__(self, login: str, database: str, why: str) -> None:
+        super().__init__(
+            f"the database login {login} may not do this in {database}: {why}. Commands need a member of "
+            "holdfast_operator, the API of holdfast_api, workers of holdfast_worker, and `holdfast migrate` "
+            "the owner of the schema"
+        )
 
 
 class SchemaError(HoldfastError):
-    """The database's schema is not the one that this package needs."""
+    """The database's schema, encoding or isolation is not what this package needs."""
+
+
+# What the functions in the database raise: the SQLSTATE, Python's exception for it, and when.
+SQLSTATES: Mapping[str, tuple[type[HoldfastError], str]] = {
+    "HF001": (KeyConflict, "The key was used before, with another payload."),
+    "HF002": (Misused, "A task that another one is to come after does not exist."),
+    "HF003": (PayloadTooLarge, "The payload is larger than the limit."),
+    "HF004": (BadPayload, "The payload is nested too deep."),
+    "HF005": (Misused, "The kind, queue, bucket, subject, trace id or key is empty, too long or taken."),
+    "HF006": (SchemaError, "A worker's statement runs in a transaction that is not read committed."),
+    "HF007": (TaskStranded, "The key stands for a task whose row is missing or wrong."),
+    "HF008": (Misused, "An entry of the audit is too large, nested too deep, or of a reserved action."),
+    "HF009": (PruneTooRecent, "A prune of the audit asks for entries below the minimum age."),
+}
 
 
 def _either(words: Iterable[str]) -> str:

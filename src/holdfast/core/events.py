@@ -50,6 +50,13 @@ class LateResultsRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class TasksMissing:
+    """Tasks that a worker held were deleted from outside: its claims on them were dropped."""
+
+    ids: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class ResultRejected:
     """The database could not store a result; the task fails as invalid instead."""
 
@@ -96,6 +103,13 @@ class ScheduleFailed:
 
     name: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClockStepped:
+    """The database's clock was set forward (`seconds` is positive) or back (`seconds` is negative)."""
+
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +195,36 @@ class DatabaseFound:
 
 
 @dataclass(frozen=True, slots=True)
+class StatementDelayed:
+    """A statement of a connection, known by its application name, takes long: a lock may be the reason."""
+
+    application: str
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseLocked:
+    """Statements of a worker wait for a lock of another session; they are tried again until they get it."""
+
+    locked: Sequence[str]
+    pid: int
+    application: str | None
+    user: str | None
+    state: str | None
+    transaction_seconds: float | None
+    waits_for: Sequence[int]
+    waiting: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseUnlocked:
+    """The session that statements waited for has ended its transaction."""
+
+    locked: Sequence[str]
+    pid: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class StatementFailed:
     """The database refused a statement of the engine; it is tried again."""
 
@@ -245,6 +289,7 @@ Event: TypeAlias = (
     | TasksSettling
     | TasksSettled
     | LateResultsRefused
+    | TasksMissing
     | ResultRejected
     | TasksMoved
     | TasksParked
@@ -252,6 +297,7 @@ Event: TypeAlias = (
     | SchedulesDeclared
     | SchedulesFired
     | ScheduleFailed
+    | ClockStepped
     | FollowupsReleased
     | KindGateChanged
     | LimitChanged
@@ -262,6 +308,9 @@ Event: TypeAlias = (
     | KindsUnknown
     | DatabaseLost
     | DatabaseFound
+    | StatementDelayed
+    | DatabaseLocked
+    | DatabaseUnlocked
     | StatementFailed
     | ExecutorStarted
     | ExecutorEnded

@@ -1,11 +1,12 @@
 """The closed set of failure classes, the error codes people know, and what each class leads to."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from holdfast.core.fingerprint import fingerprint, origin_of_message
-from holdfast.core.redact import redact
+from holdfast.core.redact import LOOKED_AT, STRUCK, redact
 
 
 class FailureClass(StrEnum):
@@ -30,6 +31,9 @@ class ErrorCode(StrEnum):
     PRECONDITION_FAILED = "TASK_PRECONDITION_FAILED"
     ENTITY_NOT_FOUND = "TASK_ENTITY_NOT_FOUND"
     EXECUTION_FAILED = "TASK_EXECUTION_FAILED"
+
+
+_CODES = frozenset(ErrorCode)
 
 
 class DeadReason(StrEnum):
@@ -75,6 +79,8 @@ RULES: dict[FailureClass, Rule] = {
 
 MESSAGE_CHARACTERS_MAX = 2_000
 STACK_CHARACTERS_MAX = 16_000
+# A code of the user's own: a name and no text.
+_CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.:-]{0,99}|[0-9]{1,5}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,8 @@ class Failure:
     message: str
     stack: str | None = None
     origin: str = ""
+    # Message and stack as they came, for as long as the secrets of the payload are to be found in them.
+    raw: tuple[str, str | None] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -103,20 +111,47 @@ class Failure:
         """A failure of a class, under its usual code unless another is declared."""
         return cls(
             failure_class,
-            storable(code or RULES[failure_class].code, MESSAGE_CHARACTERS_MAX),
-            storable(redact(message), MESSAGE_CHARACTERS_MAX),
-            None if stack is None else storable(redact(stack), STACK_CHARACTERS_MAX),
+            shown_code(code or RULES[failure_class].code),
+            kept(message),
+            None if stack is None else kept(stack, STACK_CHARACTERS_MAX),
             origin_of_message(message) if origin is None else origin,
+            (_beginning(message, MESSAGE_CHARACTERS_MAX), stack and _beginning(stack, STACK_CHARACTERS_MAX)),
         )
 
-    def without(self, secrets: Iterable[str]) -> "Failure":
-        """The same, with these words struck out."""
-        stack = None if self.stack is None else redact(self.stack, secrets)
-        return replace(self, message=redact(self.message, secrets), stack=stack)
+    def without(self, secrets: Collection[str] | None) -> "Failure":
+        """The same, with these words struck out; without a message and stack where they cannot be known.
+
+        They are struck out of the text as it came: a pattern may have struck out a part of one.
+        """
+        message, stack = self.raw or (self.message, self.stack)
+        return Failure(
+            self.failure_class,
+            self.code,
+            kept(message, MESSAGE_CHARACTERS_MAX, secrets),
+            None if stack is None else kept(stack, STACK_CHARACTERS_MAX, secrets),
+            self.origin,
+        )
 
     def fingerprint(self, kind: str) -> str:
         """The name of the group of failures of this kind with the same cause."""
         return fingerprint(kind, self.code, self.origin)
+
+
+def shown_code(code: str) -> str:
+    """An error code as it is kept; what is no plain name, or looks like a secret, is struck out whole."""
+    if code in _CODES:
+        return str(code)
+    return code if _CODE.fullmatch(code) and redact(code) == code else STRUCK
+
+
+def kept(text: str, characters_max: int = MESSAGE_CHARACTERS_MAX, secrets: Iterable[str] | None = ()) -> str:
+    """A text from outside as it is kept: without these secrets and what looks like one, and storable."""
+    return storable(redact(text, secrets, characters_max), characters_max)
+
+
+def _beginning(text: str, characters_max: int) -> str:
+    """As much of it as is looked at, and one more, by which it is known that there was more."""
+    return text[: LOOKED_AT * characters_max + 1]
 
 
 def storable(text: str, characters_max: int) -> str:

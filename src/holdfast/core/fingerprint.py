@@ -59,13 +59,13 @@ def origin_of_error(error: BaseException, message: str, package: str = "") -> st
     """Where an exception with this message came from; `package` is the handler's own."""
     parts = []
     own = False
-    for one in _chain(error):
+    for one in chain_of(error):
         frames = list(_frames(one.__traceback__, package))
         own = own or bool(frames)
         parts.append("|".join([_name(one), *frames]))
     if own:
         return "\n".join(parts)
-    return "\n".join([*(_name(one) for one in _chain(error)), origin_of_message(message)])
+    return "\n".join([*(_name(one) for one in chain_of(error)), origin_of_message(message)])
 
 
 def origin_of_message(message: str) -> str:
@@ -76,7 +76,7 @@ def origin_of_message(message: str) -> str:
     return text.strip()
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def chain_of(error: BaseException) -> Iterator[BaseException]:
     """The exception and what it came of, the last one first."""
     seen: set[int] = set()
     one: BaseException | None = error
@@ -98,7 +98,9 @@ def _status(error: BaseException) -> str | None:
     for holder in (error, getattr(error, "response", None)):
         for attribute in _STATUS:
             found = getattr(holder, attribute, None)
-            if isinstance(found, (int, str)) and not isinstance(found, bool) and len(str(found)) <= 40:
+            if isinstance(found, int) and (isinstance(found, bool) or found.bit_length() > 128):
+                continue
+            if isinstance(found, (int, str)) and len(str(found)) <= 40:
                 return str(found)
     return None
 

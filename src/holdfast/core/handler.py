@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
+from hashlib import sha256
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -94,7 +95,8 @@ class Task(Generic[P]):
         """Write rows of your own and complete the task in one commit: `async with task.finish() as tx`.
 
         Without `conn` it is a psycopg connection to the tasks' own database. If the task was taken
-        back meanwhile nothing is written, and `LeaseLost` is raised.
+        back meanwhile nothing is written, and `LeaseLost` is raised. If somebody else writes to its row at
+        that moment nothing is written either, and the driver's serialization failure is raised.
         """
         return self._finisher("cannot be finished").finish([self], [result], conn)
 
@@ -138,6 +140,15 @@ Call: TypeAlias = Callable[..., Answer | Awaitable[Answer]]
 def _plain_json(payload: str, version: int) -> object:  # noqa: ARG001 (a decoder is given it)
     """What a handler without a declared payload gets, whatever the version."""
     return json.loads(payload)
+
+
+def _no_model() -> None:
+    """A handler without a declared payload has no schema."""
+
+
+def hash_of_schema(schema: Mapping[str, object]) -> str | None:
+    """By which a change of a payload's JSON schema is noticed; one that takes anything has none."""
+    return sha256(json.dumps(schema, sort_keys=True).encode()).hexdigest() if schema else None
 
 
 def _plain_check(payload: str) -> str:
@@ -195,6 +206,8 @@ class Handler:
     encode: Callable[[object], str] = json.dumps
     # An operator's payload as it is to be kept, if the kind takes it.
     check: Callable[[str], str] = _plain_check
+    # Of the payload's JSON schema, where it has one; made when a worker declares its kinds.
+    payload_hash: Callable[[], str | None] = _no_model
     # Fields of the payload whose values are kept out of failures, logs and the audit.
     secrets: tuple[str, ...] = ()
     # Asked before dead letters of the kind are redriven.

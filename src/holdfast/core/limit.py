@@ -7,6 +7,9 @@ from enum import StrEnum
 from holdfast.core.errors import Misused
 
 WEIGHT_MAX = 1000
+WINDOW_SECONDS_MAX = 10 * 366 * 86_400.0
+# What the database keeps.
+COUNT_MAX = 2_147_483_647
 ANY = "*"
 _RATE = re.compile(r"(\d+)/(\d+(?:\.\d+)?)?(s|m|h)")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -31,6 +34,8 @@ class Limit:
             raise Misused(f"the rate {self.rate!r} cannot be read: write 100/s, 100/m, 20/10s or 500/h")
         if self.rate is not None and not (self.rate_count and self.rate_seconds):
             raise Misused(f"the rate {self.rate!r} lets nothing start: pause the kind instead")
+        if (self.rate_seconds or 0) > WINDOW_SECONDS_MAX or (self.rate_count or 0) > COUNT_MAX:
+            raise Misused(f"the rate {self.rate!r} is too large: at most {COUNT_MAX} tasks, and ten years")
         if self.burst is not None and (self.rate is None or self.burst < 1):
             raise Misused(f"a burst of {self.burst} needs a rate, and is 1 or more")
         if not 1 <= self.weight <= WEIGHT_MAX:

@@ -25,6 +25,15 @@ class TasksForgotten:
 
 
 @dataclass(frozen=True, slots=True)
+class TasksRepaired:
+    """Tasks whose row in ready, waiting or running was missing or wrong were put right."""
+
+    ids: Sequence[str]
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class GroupRegressed:
     """A cause that somebody called resolved was met again."""
 
@@ -48,4 +57,6 @@ class AuditPruned:
     by: str
 
 
-Operated: TypeAlias = PlanChanged | TasksForgotten | GroupRegressed | AuditSealed | AuditPruned
+Operated: TypeAlias = (
+    PlanChanged | TasksForgotten | TasksRepaired | GroupRegressed | AuditSealed | AuditPruned
+)

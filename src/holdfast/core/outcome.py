@@ -71,6 +71,8 @@ class Release(StrEnum):
     NOT_STARTED = "not_started"
     UNKNOWN_CLAIM = "unknown_claim"
     NO_HANDLER = "no_handler"
+    # Its handler had ended, and its outcome could not be written.
+    UNSETTLED = "unsettled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +86,14 @@ class Released:
 class WorkerLost:
     """The process died under it; only a death while alone accuses the task.
 
-    A suspect runs next in a process of its own, to be seen alone.
+    A suspect runs next in a process of its own, to be seen alone. `ended` says that the handler had ended,
+    and that its outcome was not written.
     """
 
     alone: bool
     how: str = "it died"
     suspect: bool = True
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)

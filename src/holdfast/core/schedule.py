@@ -79,11 +79,14 @@ class Cron:
         local = moment.astimezone(ZoneInfo(self.zone))
         return (tick.astimezone(UTC) for tick in CronSim(self.expression, local, reverse))
 
-    def due(self, next_at: datetime, now: datetime) -> "Due":
-        """Which ticks fire now, given the one that was to come next."""
+    def due(self, next_at: datetime, now: datetime, *, failed: bool = False) -> "Due":
+        """Which ticks fire now, given the one that was to come next.
+
+        A tick that could not be fired was not missed: with `failed`, `skip` makes up for it like `one`.
+        """
         earliest = next_at
         most = self.most if self.missed == Missed.ALL else 1
-        if self.missed == Missed.SKIP:
+        if self.missed == Missed.SKIP and not failed:
             earliest = max(next_at, now - timedelta(seconds=LATE_SECONDS))
         fires: list[datetime] = []
         for tick in self.until(now):

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from holdfast.core.failure import DeadReason, FailureClass
 from holdfast.core.state import State
@@ -18,6 +18,8 @@ RESERVED_QUEUE = "holdfast"
 KEY_WINDOW_SECONDS = 24 * 60 * 60
 TIMEOUT_SECONDS = 600.0
 _ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+# A timedelta means from now on, by the database's clock.
+Moment: TypeAlias = datetime | timedelta
 
 
 class Unique(StrEnum):
@@ -38,8 +40,8 @@ class NewTask:
     queue: str = QUEUE_DEFAULT
     priority: int = PRIORITY_DEFAULT
     version: int = 1
-    run_at: datetime | None = None
-    expires_at: datetime | None = None
+    run_at: Moment | None = None
+    expires_at: Moment | None = None
     subject: str | None = None
     trace_id: str | None = None
     key: str | None = None

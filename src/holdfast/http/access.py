@@ -75,6 +75,7 @@ ROUTES: dict[tuple[str, str], Role] = {
     ("GET", "/api/health"): Role.VIEWER,
     ("GET", "/api/live"): Role.VIEWER,
     ("GET", "/metrics"): Role.VIEWER,
+    ("GET", "/api/openapi.json"): Role.VIEWER,
     ("POST", "/api/workers"): Role.WORKER,
     ("POST", "/api/workers/{worker_id}/claim"): Role.WORKER,
     ("POST", "/api/workers/{worker_id}/heartbeat"): Role.WORKER,
@@ -90,6 +91,8 @@ OPEN = frozenset(
         ("DELETE", "/api/session"),
     }
 )
+# For workers beside the others: how their clients are made.
+WORKERS_TOO = frozenset({("GET", "/api/openapi.json")})
 # The console: pages without anything in them, which ask the routes above.
 PAGES = frozenset({("GET", "/ops"), ("GET", "/ops/{path:path}")})
 

@@ -14,6 +14,7 @@ from holdfast.http import (
     audit,
     board,
     dead,
+    document,
     groups,
     live,
     metrics,
@@ -28,8 +29,12 @@ from holdfast.http.access import check
 from holdfast.http.bounds import Bounds
 from holdfast.http.console import router as console
 from holdfast.http.health import router as health
+from holdfast.http.identity import Auth
 from holdfast.http.problems import MEDIA_TYPE, Problem
-from holdfast.http.service import RATE, Auth, Proxy, Service
+from holdfast.http.proxies import Proxy
+from holdfast.http.quotas import OpenLimit
+from holdfast.http.readiness import Readiness
+from holdfast.http.service import RATE, Service
 from holdfast.http.sessions import router as sessions
 
 # Fixed paths before those that take an id.
@@ -45,8 +50,9 @@ ROUTERS = (
     workers.router,
     metrics.router,
     live.router,
+    document.router,
 )
-_PROBLEMS = {400, 401, 403, 404, 409, 413, 415, 422, 429, 503}
+_PROBLEMS = {400, 401, 403, 404, 408, 409, 413, 414, 415, 422, 429, 503}
 
 
 def _named(route: APIRoute) -> str:
@@ -65,6 +71,8 @@ def create(
 ) -> FastAPI:
     """The API over one installation; `handlers` are the app's, for guards, payload checks and secrets."""
     service = Service(settings, handlers, auth, listen, rate, proxy)
+    readiness = Readiness(service)
+    service.on_close.append(readiness.close)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -78,7 +86,8 @@ def create(
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        openapi_url="/api/openapi.json",
+        # The route of FastAPI asks nobody who they are: `http/document.py` has ours.
+        openapi_url=None,
         generate_unique_id_function=_named,
         redirect_slashes=False,
         responses={
@@ -88,9 +97,11 @@ def create(
     )
     app.state.service = service
     app.state.live = live.Live(service)
+    app.state.exports = OpenLimit("exports", audit.EXPORTS_PER_TOKEN, audit.EXPORTS_MAX, audit.EXPORT_SECONDS)
+    app.state.readiness = readiness
     for router in (*ROUTERS, health, sessions, console):
         check(router)
         app.include_router(router)
     problems.install(app)
-    app.add_middleware(Bounds)
+    app.add_middleware(Bounds, auth=auth, proxy=proxy)
     return app

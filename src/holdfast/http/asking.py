@@ -8,10 +8,10 @@ from typing import Annotated, Any
 from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 
-from holdfast.http.access import least
+from holdfast.http.access import WORKERS_TOO, least
 from holdfast.http.origin import SAFE
 from holdfast.http.problems import Refused
-from holdfast.http.service import Asked, Service
+from holdfast.http.service import Asked, Service, address_of
 from holdfast.ops.tokens import Role
 from holdfast.store.answers import Answer, Answers
 
@@ -32,16 +32,19 @@ class Asking(APIRoute):
             writes = request.method not in SAFE
             role = least(request.method, path)
             assert role is not None, "open routes are no routes of this class"
-            async with service.connection() as conn:
-                bearer = await service.who(conn, request, role)
-                asked = request.state.asked = Asked(conn, bearer, service)
-                async with service.bounded(conn, writes=writes):
-                    # A worker's calls are safe to repeat by themselves.
-                    keyed = writes and role is not Role.WORKER
-                    key = request.headers.get(KEY_HEADER) if keyed else None
-                    if key is None:
-                        return await inner(request)
-                    return await _once(asked, request, key, inner)
+            async with (
+                service.admit(request, role, workers_too=(request.method, path) in WORKERS_TOO) as asked,
+                service.bounded(
+                    asked.conn, writes=writes, token=asked.bearer.token, address=address_of(request)
+                ),
+            ):
+                request.state.asked = asked
+                # A worker's calls are safe to repeat by themselves.
+                keyed = writes and role is not Role.WORKER
+                key = request.headers.get(KEY_HEADER) if keyed else None
+                if key is None:
+                    return await inner(request)
+                return await _once(asked, request, key, inner)
 
         return handle
 
@@ -55,8 +58,10 @@ async def _once(
     whole = b"\0".join(
         [request.method.encode(), request.url.path.encode(), request.url.query.encode(), await request.body()]
     )
+    # By the id of the token: two tokens may have one name.
+    token = asked.bearer.token
     hashed, answers = hashlib.sha256(whole).digest(), Answers(asked.settings)
-    before = await answers.before(asked.conn, asked.by, key, hashed)
+    before = await answers.before(asked.conn, token, key, hashed)
     if before is not None:
         if before.asked != hashed:
             raise Refused(422, f"this {KEY_HEADER} was used for another request: take a new one")
@@ -66,7 +71,7 @@ async def _once(
     if asked.shown_once:
         kept = json.dumps(json.loads(kept) | dict.fromkeys(asked.shown_once)).encode()
     answer = Answer(hashed, response.status_code, response.headers.get("content-type"), kept)
-    await answers.keep(asked.conn, asked.by, key, answer)
+    await answers.keep(asked.conn, token, key, answer)
     return response
 
 

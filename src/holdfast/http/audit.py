@@ -1,11 +1,14 @@
 """The audit: filtered, paged, exported, proven, pruned."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from contextlib import asynccontextmanager
+from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from anyio import CancelScope
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
@@ -13,14 +16,23 @@ from holdfast.core.audit import PRUNE_BATCH, EntryFilter
 from holdfast.core.errors import Misused
 from holdfast.core.task import is_id
 from holdfast.http.asking import AskedBy, Asking
+from holdfast.http.quotas import OpenLimit
 from holdfast.http.service import Service
 from holdfast.http.shapes import PAGE_MAX, EntryShape, Shape, Text, Why
+from holdfast.http.streams import LimitedStream
 from holdfast.ops.audit import AuditReader
 from holdfast.store.audit import AuditWriter, Author
+from holdfast.store.clock import read_clock
+from holdfast.store.pool import Conn
 
 router = APIRouter(route_class=Asking, tags=["audit"])
 
 DAYS_MAX = 36_500
+EXPORTS_PER_TOKEN = 1
+EXPORTS_MAX = 2
+EXPORT_SECONDS = 600.0
+# A filter that few entries match has a page read many.
+EXPORT_PAGE_SECONDS = 30.0
 
 
 class Format(StrEnum):
@@ -132,27 +144,46 @@ async def list_entries(asked: AskedBy, only: Annotated[EntriesPage, Query()]) ->
     response_class=StreamingResponse,
     responses={200: {"content": {one.partition(";")[0]: {} for one in _MEDIA_TYPES.values()}}},
 )
-async def export(asked: AskedBy, only: Annotated[Export, Query()]) -> StreamingResponse:
-    """Every entry, as a file; cells that a spreadsheet would run are defused."""
-    return StreamingResponse(
-        _pieces(asked.service, only.asked(), only.format),
+async def export(request: Request, asked: AskedBy, only: Annotated[Export, Query()]) -> StreamingResponse:
+    """Every entry, as a file; cells that a spreadsheet would run are defused. One at once for a token."""
+    exports: OpenLimit = request.app.state.exports
+    exports.check(asked.bearer.token)
+    chosen = only.asked()
+    # What the database refuses is said before an answer has begun.
+    await AuditReader(asked.settings).page(asked.conn, chosen, limit=1, look=1)
+    return LimitedStream(
+        _pieces(asked.service, chosen, only.format),
+        exports,
+        asked.bearer.token,
         media_type=_MEDIA_TYPES[only.format],
         headers={"Content-Disposition": f'attachment; filename="audit.{only.format}"'},
     )
 
 
 async def _pieces(service: Service, only: EntryFilter, how: Format) -> AsyncIterator[str]:
-    # On a connection of its own: that of the request is gone when the answer begins.
-    async with service.connection() as conn:
-        async for piece in AuditReader(service.settings).export(conn, only, how):
-            yield piece
+    # The connection of the request is gone when the answer begins. Each page has one for itself, which is
+    # given back before the page is sent: a client that reads slowly holds none. A client that leaves does not
+    # break off a statement, because that would cost the pool its connection.
+    @asynccontextmanager
+    async def connection() -> AsyncIterator[Conn]:
+        with CancelScope(shield=True):
+            async with (
+                service.connection() as conn,
+                service.bounded(conn, writes=False, seconds=EXPORT_PAGE_SECONDS),
+            ):
+                yield conn
+
+    async for piece in AuditReader(service.settings).export_by_pages(connection, only, how):
+        yield piece
+        # Sending does not wait while the client reads fast enough: other requests have their turn here.
+        await asyncio.sleep(0)
 
 
 @router.post("/api/tasks/audit-logs/prune", response_model=PrunedShape)
 async def prune(asked: AskedBy, act: Prune) -> object:
     """Let the content of old entries go, at most 500 in one call; their hashes stay."""
     writer, only = AuditWriter(asked.settings, asked.service.listen), act.asked()
-    before = datetime.now(UTC) - timedelta(days=act.older_than_days)
+    before = await read_clock(asked.conn) - timedelta(days=act.older_than_days)
     if act.dry_run:
         found = await writer.prunable(asked.conn, before, only)
         return {"dry_run": True, "pruned": 0, "prunable": found}

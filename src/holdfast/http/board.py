@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
-from pydantic import Field
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import AwareDatetime, Field
 
 from holdfast.core.audit import EntryFilter
 from holdfast.core.limit import Limit, Scope
@@ -17,6 +17,7 @@ from holdfast.http.shapes import (
     LimitShape,
     ListedShape,
     QueueShape,
+    QueuesPartial,
     Reasoned,
     ScheduleShape,
     Shape,
@@ -25,6 +26,7 @@ from holdfast.http.shapes import (
 )
 from holdfast.ops.audit import AuditReader
 from holdfast.ops.dead import DeadFilter
+from holdfast.ops.masking import mask_for
 from holdfast.store.browse import Browser, Totals
 from holdfast.store.limits import Limits
 from holdfast.store.schedules import Schedules
@@ -33,12 +35,13 @@ router = APIRouter(route_class=Asking, tags=["board"])
 
 Name = Annotated[str, Path(min_length=1, max_length=200)]
 LATEST = 10
+PARTIAL_HEADER = "X-Holdfast-Partial"
 
 
 class PauseShape(Reasoned):
     """Why, and until when."""
 
-    until: datetime | None = None
+    until: AwareDatetime | None = None
 
 
 class DoneShape(Shape):
@@ -90,6 +93,7 @@ class OpsShape(Shape):
 
     totals: TotalsShape
     queues: list[QueueShape]  # type: ignore[valid-type]
+    queues_partial: QueuesPartial
     workers: list[WorkerShape]  # type: ignore[valid-type]
     kinds: dict[str, int] = Field(description="Dead letters by kind.")
     latest_failures: list[ListedShape]  # type: ignore[valid-type]
@@ -125,9 +129,11 @@ async def ops(
     browser, conn = Browser(asked.settings), asked.conn
     letters = asked.letters
     totals: Totals = await browser.totals(conn)
+    found, is_partial = await browser.some_queues(conn)
     return {
         "totals": totals,
-        "queues": await browser.queues(conn),
+        "queues": found,
+        "queues_partial": is_partial,
         "workers": await browser.workers(conn),
         "kinds": (await letters.statistics(conn, quick=True)).by_kind,
         "latest_failures": (await browser.tasks(conn, state=State.FAILED, limit=limit)).items,
@@ -139,9 +145,12 @@ async def ops(
 
 
 @router.get("/api/queues", response_model=list[QueueShape])  # type: ignore[valid-type]
-async def queues(asked: AskedBy) -> object:
-    """Every queue that holds something, is paused or is served."""
-    return await Browser(asked.settings).queues(asked.conn)
+async def queues(asked: AskedBy, response: Response) -> object:
+    """Every queue that holds something, is paused or is served; at most 500, with `X-Holdfast-Partial`."""
+    found, is_partial = await Browser(asked.settings).some_queues(asked.conn)
+    if is_partial:
+        response.headers[PARTIAL_HEADER] = "true"
+    return found
 
 
 @router.post("/api/queues/{name}/pause", response_model=DoneShape)
@@ -200,7 +209,9 @@ async def clear_limit(asked: AskedBy, wanted: LimitOfShape) -> object:
 @router.get("/api/schedules", response_model=list[ScheduleShape])  # type: ignore[valid-type]
 async def schedules(asked: AskedBy) -> object:
     """Every schedule, and when it fires next."""
-    return await _schedules(asked).list(asked.conn)
+    found = await _schedules(asked).list(asked.conn)
+    mask = await mask_for(asked.conn, asked.settings, [view.kind for view in found], asked.handlers)
+    return [mask.schedule(view) for view in found]
 
 
 @router.post("/api/schedules/{name}/pause", response_model=DoneShape)

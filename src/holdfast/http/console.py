@@ -20,7 +20,7 @@ POLICY = (
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 # Names of assets carry a hash of what is in them.
-_ASSET = re.compile(r"^assets/[\w.-]+$")
+_ASSET = re.compile(r"assets/[A-Za-z0-9_.-]{1,100}")
 _TYPES = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "woff2": "font/woff2"}
 _FOR_EVER = "public, max-age=31536000, immutable"
 _NOT_BUILT = (
@@ -63,7 +63,7 @@ def _page(request: Request) -> HTMLResponse:
 
 
 def _asset(path: str) -> Response:
-    if _ASSET.match(path) is None or not (found := _pages() / path).is_file():
+    if _ASSET.fullmatch(path) is None or not (found := _pages() / path).is_file():
         raise Refused(404, f"there is no {path[:100]} in the console")
     media_type = _TYPES.get(path.rpartition(".")[2], "application/octet-stream")
     return Response(found.read_bytes(), media_type=media_type, headers={"Cache-Control": _FOR_EVER})

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
@@ -11,6 +11,8 @@ from pydantic import Field, create_model
 from holdfast.http.asking import AskedBy, Asking
 from holdfast.http.shapes import PAGE_MAX, GroupShape, Reasoned, Shape, Text, TraitShape
 from holdfast.ops.groups import Group, Groups, GroupState
+from holdfast.ops.masking import mask_for
+from holdfast.store.clock import read_clock
 
 router = APIRouter(route_class=Asking, tags=["groups"])
 
@@ -76,7 +78,7 @@ async def show(asked: AskedBy, fingerprint: Fingerprint) -> object:
 @router.post("/api/groups/{fingerprint}/ignore", response_model=GroupDetail)
 async def ignore(asked: AskedBy, fingerprint: Fingerprint, act: IgnoreShape) -> object:
     """Have nobody told of it for a while."""
-    until = datetime.now(UTC) + timedelta(hours=act.hours)
+    until = await read_clock(asked.conn) + timedelta(hours=act.hours)
     await _groups(asked).ignore(asked.conn, fingerprint, until, act.reason)
     return await _detail(asked, fingerprint)
 
@@ -111,11 +113,11 @@ async def met_groups(asked: AskedBy, groups: Sequence[Group]) -> list[dict[str, 
 async def _detail(asked: AskedBy, fingerprint: str) -> dict[str, object]:
     groups = _groups(asked)
     group = await groups.show(asked.conn, fingerprint)
-    handler = asked.handlers.get(group.kind)
+    mask = await mask_for(asked.conn, asked.settings, [group.kind], asked.handlers)
     hours = await groups.hours(asked.conn, fingerprint)
     return {
         "group": group,
-        "traits": await groups.traits(asked.conn, group, () if handler is None else handler.secrets),
+        "traits": await groups.traits(asked.conn, group, mask),
         "versions": await groups.versions(asked.conn, fingerprint),
         "hours": [{"hour": hour, "failures": count} for hour, count in hours],
     }

@@ -3,9 +3,9 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
-from holdfast.http.service import Service
+from holdfast.http.problems import answer_for
+from holdfast.http.readiness import Readiness
 from holdfast.http.shapes import Shape
-from holdfast.store.migrate import require_current
 
 router = APIRouter(tags=["health"])
 
@@ -25,7 +25,6 @@ async def healthy() -> object:
 @router.get("/readyz", response_model=HealthShape)
 async def ready(request: Request) -> object:
     """The database answers, at the version that this package needs."""
-    service: Service = request.app.state.service
-    async with service.connection() as conn, service.bounded(conn, writes=False):
-        await require_current(conn, service.settings.schema_name)
-    return JSONResponse({"status": "ok"})
+    readiness: Readiness = request.app.state.readiness
+    error = await readiness.check()
+    return JSONResponse({"status": "ok"}) if error is None else answer_for(error)

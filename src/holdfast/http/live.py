@@ -13,9 +13,11 @@ from fastapi.responses import StreamingResponse
 from holdfast.config import Settings
 from holdfast.http.asking import AskedBy, Asking
 from holdfast.http.board import TotalsShape
-from holdfast.http.problems import Refused
+from holdfast.http.quotas import OpenLimit
 from holdfast.http.service import Service
-from holdfast.http.shapes import QueueShape, Shape
+from holdfast.http.shapes import QueueShape, QueuesPartial, Shape
+from holdfast.http.streams import LimitedStream
+from holdfast.ops.credentials import Credential
 from holdfast.store.figures import figures
 from holdfast.store.pool import Conn
 
@@ -26,7 +28,11 @@ LOOK_SECONDS = 2.0
 BREATH_SECONDS = 15.0
 # Then whoever watches asks anew, with a token or a session that must still be good.
 STREAM_SECONDS = 300
+WATCHERS_PER_TOKEN = 8
 WATCHERS_MAX = 200
+# How often the credentials of all who watch are looked at.
+CHECK_SECONDS = 1.0
+GOODBYE = ": goodbye\n\n"
 AWAY = "event: away\ndata: {}\n\n"
 
 
@@ -34,6 +40,7 @@ class LiveShape(Shape):
     """How things stand."""
 
     queues: list[QueueShape]  # type: ignore[valid-type]
+    queues_partial: QueuesPartial
     totals: TotalsShape
     workers_alive: int
     workers_lost: int
@@ -46,37 +53,39 @@ class Live:
 
     def __init__(self, service: Service, most: int = WATCHERS_MAX) -> None:
         self._service = service
-        self._most = most
-        self._watchers: set[asyncio.Queue[str]] = set()
+        self.slots = OpenLimit("streams", WATCHERS_PER_TOKEN, most, STREAM_SECONDS + BREATH_SECONDS)
+        # Each with what it was let in for; None where that cannot be taken back.
+        self._watchers: dict[asyncio.Queue[str], Credential | None] = {}
         self._looking: asyncio.Task[None] | None = None
+        self._checking: asyncio.Task[None] | None = None
         self._last: str | None = None
         self._ended = False
-
-    def full(self) -> bool:
-        """Whether nobody more can watch."""
-        return len(self._watchers) >= self._most
 
     def end(self) -> None:
         """Let all who watch go: this process leaves, and they ask the one that comes after it."""
         self._ended = True
-        self._tell(": goodbye\n\n")
+        self._tell(GOODBYE)
 
-    async def stream(self, first: str, seconds: float) -> AsyncIterator[str]:
-        """What was seen first, and what is seen whenever that changes."""
+    async def stream(
+        self, first: str, seconds: float, credential: Credential | None = None
+    ) -> AsyncIterator[str]:
+        """What was seen first, and what is seen whenever that changes, while the credential is good."""
         until = time.monotonic() + seconds
         waiting: asyncio.Queue[str] = asyncio.Queue(1)
-        self._watchers.add(waiting)
+        self._watchers[waiting] = credential
         try:
-            yield first
             if self._looking is None or self._looking.done():
                 self._looking = asyncio.create_task(self._look_on())
-            while not self._ended and (left := until - time.monotonic()) > 0:
+            if self._checking is None or self._checking.done():
+                self._checking = asyncio.create_task(self._check_on())
+            yield first
+            while waiting in self._watchers and not self._ended and (left := until - time.monotonic()) > 0:
                 try:
                     yield await asyncio.wait_for(waiting.get(), min(left, BREATH_SECONDS))
                 except TimeoutError:
                     yield ": still here\n\n"
         finally:
-            self._watchers.discard(waiting)
+            self._watchers.pop(waiting, None)
 
     async def _look_on(self) -> None:
         while self._watchers:
@@ -93,17 +102,36 @@ class Live:
                 self._last = seen
                 self._tell(seen)
 
+    async def _check_on(self) -> None:
+        """End the streams whose token was revoked, or whose session has ended: one statement for all."""
+        while self._watchers:
+            await asyncio.sleep(CHECK_SECONDS)
+            held = {credential for credential in self._watchers.values() if credential is not None}
+            try:
+                good = await self._service.lookups.good(held) if held else {}
+            except psycopg.Error:
+                # A database that is away shows nobody anything either.
+                continue
+            for waiting, credential in list(self._watchers.items()):
+                if credential in held and credential not in good:
+                    del self._watchers[waiting]
+                    _put(waiting, GOODBYE)
+
     def _tell(self, said: str) -> None:
         for waiting in self._watchers:
-            # Whoever reads slowly is told the newest.
-            with suppress(asyncio.QueueEmpty):
-                waiting.get_nowait()
-            waiting.put_nowait(said)
+            _put(waiting, said)
 
     async def _look(self) -> str:
         service = self._service
         async with service.connection() as conn, service.bounded(conn, writes=False):
             return await look(conn, service.settings)
+
+
+def _put(waiting: asyncio.Queue[str], said: str) -> None:
+    # Whoever reads slowly is told the newest.
+    with suppress(asyncio.QueueEmpty):
+        waiting.get_nowait()
+    waiting.put_nowait(said)
 
 
 async def look(conn: Conn, settings: Settings) -> str:
@@ -112,7 +140,7 @@ async def look(conn: Conn, settings: Settings) -> str:
     return f"event: board\nretry: 2000\ndata: {found.model_dump_json(by_alias=True)}\n\n"
 
 
-class EventStream(StreamingResponse):
+class EventStream(LimitedStream):
     """Server-sent events."""
 
     media_type = "text/event-stream"
@@ -128,7 +156,7 @@ async def live(
 ) -> StreamingResponse:
     """Queues, totals and workers, now and whenever they change; `away` while the database is."""
     live: Live = request.app.state.live
-    if live.full():
-        raise Refused(503, "as many as may are watching already: ask again later", {"Retry-After": "10"})
+    live.slots.check(asked.bearer.token)
     # Looked at before anything is sent: a database that is away is said to be.
-    return EventStream(live.stream(await look(asked.conn, asked.settings), seconds))
+    first = await look(asked.conn, asked.settings)
+    return EventStream(live.stream(first, seconds, asked.credential), live.slots, asked.bearer.token)

@@ -54,7 +54,11 @@ def _families(found: Figures) -> Iterator[Metric]:
         counted.add_metric([queue.name], (queue.counted_at or now).timestamp())
         served.add_metric([queue.name], queue.workers)
         paused.add_metric([queue.name], queue.paused_at is not None)
-    yield from (tasks, age, counted, served, paused)
+    partial = GaugeMetricFamily(
+        "holdfast_queues_partial", "Whether there are more queues than the 500 that have figures."
+    )
+    partial.add_metric([], found.queues_partial)
+    yield from (tasks, age, counted, served, paused, partial)
     yield from _overall(found)
     ended = CounterMetricFamily(
         "holdfast_tasks_settled",

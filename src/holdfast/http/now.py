@@ -13,7 +13,7 @@ from holdfast.http.asking import AskedBy, Asking
 from holdfast.http.board import TotalsShape
 from holdfast.http.groups import MetGroup, met_groups
 from holdfast.http.problems import Refused
-from holdfast.http.shapes import EntryShape, QueueShape, Shape, shape
+from holdfast.http.shapes import EntryShape, QueueShape, QueuesPartial, Shape, shape
 from holdfast.ops.audit import AuditReader
 from holdfast.ops.groups import Groups
 from holdfast.ops.verdict import Seen, Verdict, judge
@@ -37,9 +37,12 @@ class Span(IntEnum):
 # How finely each span is drawn.
 STEPS = {Span.HOUR: 60, Span.NIGHT: 300, Span.DAY: 900, Span.WEEK: 7_200}
 GROUPS_SHOWN = 5
+TRENDS_MAX = 100
 GROUPS_JUDGED = 20
 ENTRIES_SHOWN = 20
 EXAMINED_SECONDS = 10.0
+# Of these, so long for reading the tables of tasks, which may be large.
+EXAMINED_ROWS_SECONDS = 5.0
 
 VerdictShape = shape(Verdict)
 EndedShape = shape(Ended)
@@ -88,6 +91,7 @@ class NowShape(Shape):
     entries: list[EntryShape]  # type: ignore[valid-type]
     groups: list[MetGroup]  # type: ignore[valid-type]
     queues: list[QueueShape]  # type: ignore[valid-type]
+    queues_partial: QueuesPartial
     trends: dict[str, TrendShape]  # type: ignore[valid-type]
     kinds: list[KindShape]  # type: ignore[valid-type]
 
@@ -108,7 +112,9 @@ async def now(
     conn, board = asked.conn, Board(asked.settings)
     database = await board.database(conn)
     seen = await figures(conn, asked.settings)
-    trends = await board.trends(conn, seen.queues)
+    # Those with the most waiting: each is compared with a day.
+    largest = sorted(seen.queues, key=lambda queue: queue.ready + queue.behind, reverse=True)
+    trends = await board.trends(conn, largest[:TRENDS_MAX])
     compared = await board.compared(conn)
     step, seconds = STEPS[hours], hours * 3_600
     series = await board.series(conn, seconds, step)
@@ -158,6 +164,7 @@ async def now(
         ),
         "groups": await met_groups(asked, recent[:GROUPS_SHOWN]),
         "queues": seen.queues,
+        "queues_partial": seen.queues_partial,
         "trends": trends,
         "kinds": await board.kinds(conn, (await asked.letters.statistics(conn, quick=True)).by_kind),
     }
@@ -173,6 +180,7 @@ async def examine(asked: AskedBy) -> object:
             asyncio.timeout(EXAMINED_SECONDS),
             await connect(asked.settings.database_url, application="holdfast doctor") as conn,
         ):
-            return {"at": database.now, "findings": await Doctor(asked.settings).examine(conn)}
+            findings = await Doctor(asked.settings).examine(conn, EXAMINED_ROWS_SECONDS)
+            return {"at": database.now, "findings": findings}
     except TimeoutError as error:
         raise Refused(503, "the database took too long to be examined", {"Retry-After": "5"}) from error

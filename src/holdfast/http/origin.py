@@ -8,14 +8,17 @@ SAFE = frozenset({"GET", "HEAD"})
 
 
 def refuse_strangers(request: Request) -> None:
-    """Refuse an act that a page of another site sent.
+    """Refuse what a page of another site sent; reading is refused only where that is certain.
 
     A browser says where an act comes from (`Sec-Fetch-Site`, `Origin`), and a page cannot change that.
     Whoever says neither is no browser.
     """
-    if request.method in SAFE:
-        return
     site = request.headers.get("sec-fetch-site")
+    if request.method in SAFE:
+        # It changes nothing, but it uses what one caller may use at once.
+        if site == "cross-site":
+            raise Refused(403, "this request was begun by another site")
+        return
     origin = request.headers.get("origin")
     host = request.headers.get("host", "")
     if site is not None and site not in {"same-origin", "none"}:

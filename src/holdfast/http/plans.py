@@ -7,10 +7,12 @@ from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
 from holdfast.http.asking import AskedBy, Asking
+from holdfast.http.problems import Refused
 from holdfast.http.shapes import PAGE_MAX, Filter, PlanShape, Reasoned, Shape, Why, leads_to
 from holdfast.ops.dead import FAILED, RETRYABLE
 from holdfast.ops.plan import ITEMS_MAX, STOP_RATIO, How, PlanView
 from holdfast.ops.plans import Plans
+from holdfast.ops.tokens import Role
 
 router = APIRouter(route_class=Asking, tags=["plans"])
 
@@ -68,7 +70,10 @@ async def show(asked: AskedBy, plan_id: PlanId) -> object:
 
 @router.post("/api/plans/{plan_id}/approve", response_model=PlanShape)
 async def approve(asked: AskedBy, plan_id: PlanId, act: Reasoned) -> object:
-    """Say as a second person that it may start."""
+    """Say as a second person that it may start; for one that forgets that is an admin."""
+    view = await asked.plans.show(asked.conn, plan_id)
+    if view.action == "forget" and asked.bearer.role is not Role.ADMIN:
+        raise Refused(403, "this plan forgets dead letters for good: an admin has to approve it")
     return _shown(await asked.plans.approve(asked.conn, plan_id, act.reason))
 
 

@@ -17,18 +17,26 @@ from holdfast.core.errors import (
     Misused,
     MoveRefused,
     NotAllowed,
+    OutOfScope,
     PayloadTooLarge,
     PlanNotFound,
     PlanRefused,
+    PruneTooRecent,
     ScheduleNotFound,
     SchemaError,
     TaskContended,
     TaskNotFound,
+    TaskStranded,
+    TokenNameTaken,
     TokenNotFound,
     WorkerNotFound,
 )
+from holdfast.store.pool import login_of
 
 MEDIA_TYPE = "application/problem+json"
+# Of what is wrong in a request.
+WRONG_SHOWN = 20
+WRONG_CHARACTERS = 500
 _STATUS: tuple[tuple[type[HoldfastError], int], ...] = (
     (TaskNotFound, 404),
     (PlanNotFound, 404),
@@ -37,10 +45,14 @@ _STATUS: tuple[tuple[type[HoldfastError], int], ...] = (
     (TokenNotFound, 404),
     (EndpointNotFound, 404),
     (WorkerNotFound, 404),
+    (OutOfScope, 403),
     (MoveRefused, 409),
     (PlanRefused, 409),
     (TaskContended, 409),
+    (TaskStranded, 409),
     (KeyConflict, 409),
+    (PruneTooRecent, 409),
+    (TokenNameTaken, 409),
     (PayloadTooLarge, 413),
     (BadPayload, 422),
     (Misused, 422),
@@ -54,8 +66,10 @@ _TITLES = {
     403: "Not allowed",
     404: "Not found",
     405: "Not this method",
+    408: "Too slow",
     409: "Not in this state",
     413: "Too large",
+    414: "Too long an address",
     415: "Not this content type",
     422: "Not what this takes",
     429: "Too often",
@@ -101,10 +115,20 @@ def answer_for(error: Exception) -> JSONResponse:
         case HTTPException():
             return problem(error.status_code, str(error.detail), headers=dict(error.headers or {}))
         case RequestValidationError():
-            wrong = [f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in error.errors()]
+            found = error.errors()
+            wrong = [
+                f"{'.'.join(map(str, one['loc']))}: {one['msg']}"[:WRONG_CHARACTERS]
+                for one in found[:WRONG_SHOWN]
+            ]
+            if len(found) > WRONG_SHOWN:
+                wrong.append(f"and {len(found) - WRONG_SHOWN} more")
             return problem(422, "some of it is not as described", wrong=wrong)
         case psycopg.errors.QueryCanceled():
             return problem(503, "the database took too long: ask for less", headers={"Retry-After": "5"})
+        case psycopg.errors.LockNotAvailable():
+            return problem(
+                503, "another session has locked a table or a row for too long", headers={"Retry-After": "5"}
+            )
         case psycopg.OperationalError():
             return problem(503, "the database cannot be reached", headers={"Retry-After": "5"})
         case psycopg.errors.DataError() | psycopg.errors.UntranslatableCharacter():
@@ -116,11 +140,23 @@ def answer_for(error: Exception) -> JSONResponse:
             return problem(500, "it was written to the log of the server")
 
 
+def missing_right(url: str, error: Exception) -> SchemaError:
+    """The problem of an API whose login lacks a right: which login, and what to do."""
+    reason = str(error).strip().splitlines()[0]
+    return SchemaError(
+        f"the login {login_of(url)} of this API lacks a right ({reason}): run what "
+        "`holdfast migrate --grants` prints as the owner of the schema, and grant holdfast_api to the login"
+    )
+
+
 def install(app: FastAPI) -> None:
     """Have every error of the app answered so."""
 
     async def handle(_: Request, error: Exception) -> JSONResponse:
         return answer_for(error)
+
+    async def handle_missing_right(request: Request, error: Exception) -> JSONResponse:
+        return answer_for(missing_right(request.app.state.service.settings.database_url, error))
 
     for kind in (
         Refused,
@@ -132,3 +168,4 @@ def install(app: FastAPI) -> None:
         Exception,
     ):
         app.add_exception_handler(kind, handle)
+    app.add_exception_handler(psycopg.errors.InsufficientPrivilege, handle_missing_right)

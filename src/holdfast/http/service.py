@@ -4,14 +4,13 @@ import asyncio
 import hmac
 import os
 import socket
-import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from enum import StrEnum
+from typing import Any, NoReturn, Self
 
 import psycopg
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, IsolationLevel
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from starlette.requests import Request
@@ -20,17 +19,32 @@ from holdfast.config import Settings
 from holdfast.core.events import Listener, silent
 from holdfast.core.handler import Handlers
 from holdfast.http.access import may
-from holdfast.http.origin import SAFE, refuse_strangers
+from holdfast.http.identity import COOKIE, Auth, Lookups, present, token_in, unknown
+from holdfast.http.origin import SAFE
 from holdfast.http.problems import Refused
+from holdfast.http.proxies import Proxy
+from holdfast.http.quotas import Rates, Shares
+from holdfast.http.refusals import Refusals, Work
+from holdfast.ops.credentials import Credential, Credentials, of_token
 from holdfast.ops.dead import DeadLetters
 from holdfast.ops.plans import Plans
 from holdfast.ops.sessions import Sessions
 from holdfast.ops.tokens import Bearer, Role, Tokens
+from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.operate import Operator
-from holdfast.store.pool import Conn
+from holdfast.store.pool import (
+    CLIENT_CHECKED,
+    ENCODING,
+    OWN_PATH,
+    Conn,
+    ReadableTimes,
+    options_for,
+    refuses_options,
+)
 
-ANYBODY = Bearer("", "anybody", Role.ADMIN)
 STATEMENT_SECONDS = 3.0
+# Shorter, so that whoever waits for a locked table is told of the lock.
+LOCK_SECONDS = 2.5
 CONNECTIONS = 10
 CONNECT_SECONDS = 3.0
 # A database that gives no answer to what every request asks first is away: a pooler keeps whoever asks in its
@@ -43,46 +57,20 @@ LOGIN_SECONDS = 10
 RATE = 50.0
 WORKERS_RATE = 1_000.0
 BURST_SECONDS = 4.0
+# Of the connections of the pool, one token holds so many at once, so that others always find one.
+SHARE = 5
+WORKERS_SHARE = 7
+SESSIONS_RATE = 1.0
+SESSIONS_BURST = 20.0
 # And plans by the indexes, as `store.pool` has them: otherwise the queues of a million tasks take 640 ms.
 _BOUNDS = """
 select set_config('statement_timeout', %s, true), set_config('transaction_read_only', %s, true),
     set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true),
-    set_config('enable_memoize', 'off', true)
+    set_config('enable_memoize', 'off', true),
+    set_config('holdfast_audit.token', %s, true), set_config('holdfast_audit.address', %s, true)
 """
 
-
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-COOKIE = "__Host-holdfast"
 CSRF_HEADER = "X-CSRF-Token"
-
-
-class Auth(StrEnum):
-    """How whoever asks is known."""
-
-    TOKENS = "tokens"
-    NONE = "none"
-    PROXY = "proxy"
-
-
-@dataclass(frozen=True, slots=True)
-class Proxy:
-    """Somebody in front who knows the people: from which addresses it is believed, and where it says who."""
-
-    addresses: frozenset[str]
-    user_header: str = "X-Forwarded-User"
-    groups_header: str = "X-Forwarded-Groups"
-
-    def bearer(self, request: Request) -> Bearer:
-        """Whoever it says; their role is that of their highest group, `holdfast-operator` and so on."""
-        peer = "" if request.client is None else request.client.host
-        if peer not in self.addresses:
-            raise Refused(401, "this API is asked through its proxy")
-        name = request.headers.get(self.user_header, "")
-        groups = {group.strip() for group in request.headers.get(self.groups_header, "").split(",")}
-        roles = [role for role in (Role.ADMIN, Role.OPERATOR, Role.VIEWER) if f"holdfast-{role}" in groups]
-        if not name or not roles:
-            raise Refused(403, "you are in no group of this API: holdfast-viewer, -operator or -admin")
-        return Bearer(f"proxy:{name}", name, roles[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +80,8 @@ class Asked:
     conn: Conn
     bearer: Bearer
     service: "Service"
+    # What was presented; None for people whom a proxy names, and without authentication.
+    credential: Credential | None
     # Members of the answer that are not kept for whoever asks again.
     shown_once: set[str] = field(default_factory=set)
 
@@ -99,6 +89,15 @@ class Asked:
     def by(self) -> str:
         """Whose name stands in the audit."""
         return self.bearer.name
+
+    def author(self, reason: str = "") -> Author:
+        """Who does it, and why, for an entry of the audit."""
+        return Author(self.by, reason)
+
+    @property
+    def audit(self) -> AuditWriter:
+        """The audit, for what has no other writer."""
+        return AuditWriter(self.settings)
 
     @property
     def settings(self) -> Settings:
@@ -126,23 +125,28 @@ class Asked:
         return Plans(self.settings, self.service.listen, by=self.by, handlers=self.handlers)
 
 
-@dataclass(slots=True)
-class _Bucket:
-    rate: float
-    left: float = field(init=False)
-    at: float = field(default_factory=time.monotonic)
+_CONNECTION: dict[str, Any] = {
+    "autocommit": True,
+    "application_name": "holdfast api",
+    "prepare_threshold": None,
+    "connect_timeout": LOGIN_SECONDS,
+    "client_encoding": ENCODING,
+}
 
-    def __post_init__(self) -> None:
-        self.left = self.rate * BURST_SECONDS
 
-    def take(self) -> bool:
-        now = time.monotonic()
-        self.left = min(self.rate * BURST_SECONDS, self.left + (now - self.at) * self.rate)
-        self.at = now
-        if self.left < 1:
-            return False
-        self.left -= 1
-        return True
+class PoolConnection(AsyncConnection[TupleRow]):
+    """A connection of the pool: it waits for no lock beyond its time, and its backend ends with it."""
+
+    @classmethod
+    async def connect(cls, conninfo: str = "", **options: Any) -> Self:
+        """As anybody connects; behind a pooler without these options."""
+        ours = f"{CLIENT_CHECKED} {OWN_PATH} -c lock_timeout={LOCK_SECONDS * 1_000:.0f}"
+        try:
+            return await super().connect(conninfo, options=options_for(conninfo, ours), **options)
+        except psycopg.OperationalError as error:
+            if not refuses_options(error):
+                raise
+        return await super().connect(conninfo, **options)
 
 
 class Service:
@@ -159,15 +163,21 @@ class Service:
     ) -> None:
         self.settings = settings
         self.sessions = Sessions(settings)
+        self.refusals = Refusals(settings, self._apart)
         self._rate = rate
         self._proxy = proxy
         self.handlers: Handlers = handlers or {}
         self.listen = listen
         self._auth = auth
         self._tokens = Tokens(settings)
-        self._buckets: dict[str, _Bucket] = {}
+        # What else holds a connection.
+        self.on_close: list[Callable[[], Awaitable[None]]] = []
+        self._rates, self._session_rates = Rates(), Rates()
+        self._shares = Shares(CONNECT_SECONDS)
+        self.lookups = Lookups(Credentials(settings), self._looking_up)
         self._pool: AsyncConnectionPool[AsyncConnection[TupleRow]] = AsyncConnectionPool(
             settings.database_url,
+            connection_class=PoolConnection,
             min_size=1,
             max_size=CONNECTIONS,
             timeout=CONNECT_SECONDS,
@@ -175,16 +185,15 @@ class Service:
             # outage of 142 s it did not look for another 107 s.
             reconnect_timeout=CONNECT_SECONDS,
             open=False,
-            kwargs={
-                "autocommit": True,
-                "application_name": "holdfast api",
-                "prepare_threshold": None,
-                "connect_timeout": LOGIN_SECONDS,
-            },
+            kwargs=_CONNECTION,
+            configure=_configure,
         )
 
     async def close(self) -> None:
-        """Let connections go."""
+        """Write what is left to write, and let connections go."""
+        await self.refusals.close()
+        for close in self.on_close:
+            await close()
         await self._pool.close()
 
     @asynccontextmanager
@@ -199,50 +208,83 @@ class Service:
         except PoolTimeout as error:
             raise psycopg.OperationalError(str(error)) from error
 
+    async def connect(self) -> Conn:
+        """One like those of the pool, for whoever must not wait for them."""
+        conn = await PoolConnection.connect(self.settings.database_url, **_CONNECTION)
+        await _configure(conn)
+        return conn
+
     @asynccontextmanager
-    async def bounded(self, conn: Conn, *, writes: bool) -> AsyncIterator[None]:
-        """One transaction for a request, whose statements end in time and write only if they may."""
+    async def _looking_up(self) -> AsyncIterator[Conn]:
+        async with self.connection() as conn:
+            with _answering(conn):
+                yield conn
+
+    @asynccontextmanager
+    async def bounded(
+        self,
+        conn: Conn,
+        *,
+        writes: bool,
+        seconds: float = STATEMENT_SECONDS,
+        token: str = "",
+        address: str = "",
+    ) -> AsyncIterator[None]:
+        """One transaction for a request, whose statements end in time and write only if they may.
+
+        The audit takes from it whose token it is, and the address of the client.
+        """
         async with AsyncExitStack() as stack:
             with _answering(conn):
                 await stack.enter_async_context(conn.transaction())
-                limit = str(round(STATEMENT_SECONDS * 1_000))
-                await conn.execute(_BOUNDS, [limit, "off" if writes else "on"])
+                limit = str(round(seconds * 1_000))
+                await conn.execute(_BOUNDS, [limit, "off" if writes else "on", token, address])
             with _answering(conn, REQUEST_SECONDS):
                 yield
 
-    async def who(self, conn: Conn, request: Request, least: Role) -> Bearer:
-        """Who asks; refused unless they may."""
-        bearer = await self._bearer(conn, request)
-        rate = max(WORKERS_RATE, self._rate) if bearer.role is Role.WORKER else self._rate
-        if not self._buckets.setdefault(bearer.token, _Bucket(rate)).take():
-            raise Refused(429, f"more than {rate:g} requests a second with one token", {"Retry-After": "1"})
-        if self._auth is not Auth.NONE and not may(bearer, least):
-            raise Refused(403, f"this needs the role {least}, and yours is {bearer.role}")
+    @asynccontextmanager
+    async def admit(
+        self, request: Request, least: Role, *, workers_too: bool = False
+    ) -> AsyncIterator[Asked]:
+        """A connection for a request, once it is known who asks; refused unless they may.
+
+        Whoever asks without a good credential, too often, or too much at once is refused without one.
+        """
+        presented = present(request, self._auth, self._proxy)
+        credential = presented if isinstance(presented, Credential) else None
+        known = presented if isinstance(presented, Bearer) else await self.holder(request, presented)
+        async with self.within_limits(known), self.connection() as conn:
+            bearer = known if credential is None else await self._bearer(conn, request, credential)
+            allowed = may(bearer, least) or (workers_too and bearer.role is Role.WORKER)
+            if self._auth is not Auth.NONE and not allowed:
+                raise Refused(403, f"this needs the role {least}, and yours is {bearer.role}")
+            yield Asked(conn, bearer, self, credential)
+
+    async def holder(self, request: Request, credential: Credential) -> Bearer:
+        """Whose a credential is, as far as it is known without a connection; refused where it is nobody's."""
+        bearer = await self.lookups.holder(credential)
+        if bearer is None:
+            self._refuse(request, credential)
         return bearer
 
-    async def _bearer(self, conn: Conn, request: Request) -> Bearer:
-        scheme, _, written = request.headers.get("authorization", "").partition(" ")
-        if self._auth is Auth.TOKENS and scheme.lower() == "bearer":
-            return await self.by_token(conn, written.strip())
-        # Whatever else a browser sends by itself: so it must be seen who began it.
-        refuse_strangers(request)
-        if self._auth is Auth.NONE:
-            if (name := request.url.hostname or "") not in LOOPBACK:
-                # A site whose name leads to this machine for a moment.
-                raise Refused(
-                    403, f"without authentication it is for this machine alone, not for {name[:100]}"
-                )
-            return ANYBODY
-        if self._proxy is not None:
-            return self._proxy.bearer(request)
-        return await self._by_cookie(conn, request)
+    @asynccontextmanager
+    async def within_limits(self, bearer: Bearer) -> AsyncIterator[None]:
+        """Refuse what exceeds the rate of a token, and have it wait while it holds its share of the pool."""
+        is_worker = bearer.role is Role.WORKER
+        rate = max(WORKERS_RATE, self._rate) if is_worker else self._rate
+        if not self._rates.take(bearer.token, rate, rate * BURST_SECONDS):
+            raise Refused(429, f"more than {rate:g} requests a second with one token", {"Retry-After": "1"})
+        async with self._shares.hold(bearer.token, WORKERS_SHARE if is_worker else SHARE):
+            yield
 
-    async def _by_cookie(self, conn: Conn, request: Request) -> Bearer:
-        secret = request.cookies.get(COOKIE)
+    async def _bearer(self, conn: Conn, request: Request, credential: Credential) -> Bearer:
+        written = token_in(request, self._auth)
+        if written is not None:
+            return await self.by_token(conn, request, written)
         with _answering(conn):
-            session = None if secret is None else await self.sessions.find(conn, secret)
+            session = await self.sessions.find(conn, request.cookies[COOKIE])
         if session is None:
-            raise _unknown()
+            self._refuse(request, credential)
         if request.method not in SAFE and not hmac.compare_digest(
             session.csrf.encode(), request.headers.get(CSRF_HEADER, "").encode()
         ):
@@ -250,13 +292,46 @@ class Service:
         request.state.csrf = session.csrf
         return session.bearer
 
-    async def by_token(self, conn: Conn, written: str) -> Bearer:
-        """Whose token this is; refused unless it is a good one, and tokens are what opens this API."""
+    async def by_token(self, conn: Conn, request: Request, written: str) -> Bearer:
+        """Whose token this is; refused unless it is good at this moment."""
         with _answering(conn):
-            bearer = await self._tokens.bearer(conn, written) if self._auth is Auth.TOKENS else None
+            bearer = await self._tokens.bearer(conn, written)
         if bearer is None:
-            raise _unknown()
+            self._refuse(request, of_token(written))
         return bearer
+
+    def token_of_session(self, request: Request, written: str) -> Credential:
+        """The token that a session is to begin with; refused where it cannot be one."""
+        credential = of_token(written) if self._auth is Auth.TOKENS else None
+        if credential is None:
+            self._refuse(request, credential)
+        return credential
+
+    def limit_sessions(self, bearer: Bearer) -> None:
+        """Refuse a session to a worker, and to a token that begins too many."""
+        if bearer.role is Role.WORKER:
+            raise Refused(403, "a worker's token begins no session: sessions are for people")
+        if not self._session_rates.take(bearer.token, SESSIONS_RATE, SESSIONS_BURST):
+            wait = {"Retry-After": "1"}
+            raise Refused(429, f"more than {SESSIONS_RATE:g} sessions a second with one token", wait)
+
+    def _refuse(self, request: Request, credential: Credential | None) -> NoReturn:
+        """Refuse a presented credential that is not good, and count it: every such refusal passes here."""
+        if credential is not None:
+            self.lookups.forget(credential)
+        self.refusals.count(address_of(request))
+        raise unknown()
+
+    async def _apart(self, work: Work) -> None:
+        """Do something in a transaction that belongs to no request."""
+        async with self.connection() as conn, self.bounded(conn, writes=True):
+            await work(conn)
+
+
+async def _configure(conn: Conn) -> None:
+    """Every request is a transaction that reads what is committed, and reads all times that there are."""
+    await conn.set_isolation_level(IsolationLevel.READ_COMMITTED)
+    conn.adapters.register_loader("timestamptz", ReadableTimes)
 
 
 @contextmanager
@@ -269,15 +344,12 @@ def _answering(conn: Conn, seconds: float = ANSWER_SECONDS) -> Iterator[None]:
         hang_up.cancel()
 
 
+def address_of(request: Request) -> str:
+    """Where the request comes from, as the audit has it."""
+    return "" if request.client is None else request.client.host
+
+
 def _hang_up(conn: Conn) -> None:
     # The line, not the connection: that one is in the hands of whoever waits.
     with suppress(OSError, psycopg.OperationalError), socket.socket(fileno=os.dup(conn.fileno())) as line:
         line.shutdown(socket.SHUT_RDWR)
-
-
-def _unknown() -> Refused:
-    return Refused(
-        401,
-        "send a good token: Authorization: Bearer hf_…; `holdfast token create` makes one",
-        {"WWW-Authenticate": "Bearer"},
-    )

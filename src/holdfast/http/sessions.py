@@ -6,10 +6,12 @@ from typing import Annotated
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
+from holdfast.http.identity import COOKIE
 from holdfast.http.origin import refuse_strangers
 from holdfast.http.problems import Refused
-from holdfast.http.service import COOKIE, Service
+from holdfast.http.service import Service, address_of
 from holdfast.http.shapes import Shape
+from holdfast.ops.credentials import of_cookie
 
 router = APIRouter(tags=["session"])
 
@@ -34,9 +36,12 @@ async def begin(request: Request, response: Response, asked: BeginShape) -> obje
     """Begin a session with a token; the cookie holds for this site alone."""
     refuse_strangers(request)
     service: Service = request.app.state.service
-    async with service.connection() as conn:
-        bearer = await service.by_token(conn, asked.token)
-        async with service.bounded(conn, writes=True):
+    holder = await service.holder(request, service.token_of_session(request, asked.token))
+    service.limit_sessions(holder)
+    async with service.within_limits(holder), service.connection() as conn:
+        bearer = await service.by_token(conn, request, asked.token)
+        address = address_of(request)
+        async with service.bounded(conn, writes=True, token=bearer.token, address=address):
             begun = await service.sessions.begin(conn, bearer)
     response.set_cookie(COOKIE, begun.secret, httponly=True, secure=True, samesite="strict", path="/")
     return {
@@ -55,8 +60,16 @@ async def end(request: Request) -> Response:
     if secret is None:
         raise Refused(401, "there is no session to end")
     service: Service = request.app.state.service
-    async with service.connection() as conn, service.bounded(conn, writes=True):
-        await service.sessions.end(conn, secret)
+    credential = of_cookie(secret)
+    bearer = None if credential is None else await service.lookups.holder(credential)
+    if credential is not None and bearer is not None:
+        async with (
+            service.within_limits(bearer),
+            service.connection() as conn,
+            service.bounded(conn, writes=True, token=bearer.token, address=address_of(request)),
+        ):
+            await service.sessions.end(conn, secret, bearer)
+        service.lookups.forget(credential)
     gone = Response(status_code=204)
     gone.delete_cookie(COOKIE, httponly=True, secure=True, samesite="strict", path="/")
     return gone

@@ -1,21 +1,23 @@
 """What goes over the wire: camelCase JSON, made of the same classes that the other faces show."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import Annotated, Any, Generic, TypeVar, get_type_hints
 
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, model_validator
 from pydantic.alias_generators import to_camel
 
 from holdfast.core.audit import Entry
 from holdfast.core.errors import Misused
 from holdfast.core.failure import DeadReason
+from holdfast.core.redact import redact
+from holdfast.core.stored_json import shown_json
 from holdfast.core.task import TaskView, shown_state
 from holdfast.ops.dead import RETRYABLE, DeadFilter, DeadLetter, Retried, Sort, Statistics
 from holdfast.ops.groups import Group, Trait
+from holdfast.ops.masking import Mask
 from holdfast.ops.plan import PlanView
 from holdfast.store.browse import AttemptView, Listed, QueueView, WorkerView
 from holdfast.store.limits import LimitView
@@ -23,13 +25,23 @@ from holdfast.store.schedules import ScheduleView
 
 T = TypeVar("T")
 TEXT_MAX = 200
+WHY_MAX = 2_000
 IDS_MAX = 500
 DEPTH_MAX = 32
+# Members of a document that are named one by one where they are not known.
+UNKNOWN_MAX = 20
 PAGE_MAX = 200
+
+
+def _redacted(reason: str) -> str:
+    return redact(reason, characters_max=WHY_MAX)
+
 
 Text = Annotated[str, Field(max_length=TEXT_MAX)]
 ShortId = Annotated[str, Field(max_length=64)]
-Why = Annotated[str, Field(max_length=2_000, description="Why; it stands in the audit.")]
+Why = Annotated[
+    str, Field(max_length=WHY_MAX, description="Why; it stands in the audit."), AfterValidator(_redacted)
+]
 
 
 class Shape(BaseModel):
@@ -38,6 +50,14 @@ class Shape(BaseModel):
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, from_attributes=True, extra="forbid"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bounded(cls, given: object) -> object:
+        """Refuse many unknown members at once: an error for each of them takes seconds."""
+        if isinstance(given, Mapping) and len(given) > len(cls.model_fields) + UNKNOWN_MAX:
+            raise ValueError(f"it has {len(given)} members, and {len(cls.model_fields)} are known")
+        return given
 
 
 def shape(view: type[Any]) -> type[Shape]:
@@ -61,6 +81,11 @@ WorkerShape = shape(WorkerView)
 LimitShape = shape(LimitView)
 ScheduleShape = shape(ScheduleView)
 PlanShape = create_model("Plan", __base__=shape(PlanView), shown_state=(str, ...))
+
+
+QueuesPartial = Annotated[
+    bool, Field(description="There are more than 500 queues: those that workers serve are among these.")
+]
 
 
 def leads_to(**operations: str) -> dict[str, Any]:
@@ -103,6 +128,10 @@ class TaskShape(Shape):
     priority: int
     payload: Any
     result: Any
+    declared: Annotated[
+        bool,
+        Field(description="Whether a worker has declared the kind; if not, only keys are shown."),
+    ]
     subject: str | None
     trace_id: str | None
     idempotency_key: str | None
@@ -125,18 +154,23 @@ class TaskShape(Shape):
     error: ErrorShape | None
     fingerprint: Annotated[str | None, Field(description="The group that a failed task is in.")]
     attempts: list[AttemptShape]  # type: ignore[valid-type]
+    attempts_recorded: Annotated[int, Field(description="How many there are; the latest 200 are shown.")]
 
 
-def task_shape(view: TaskView, payload: str | None, attempts: Sequence[AttemptView]) -> dict[str, object]:
-    """A task as the API shows it; `payload` is what may be seen of it."""
+def task_shape(
+    view: TaskView, mask: Mask, attempts: Sequence[AttemptView], recorded: int
+) -> dict[str, object]:
+    """A task as the API shows it, without what the mask strikes out."""
+    view = mask.task(view)
     same = ("id", "kind", "queue", "priority", "subject", "trace_id", "max_attempts", "worker", "enqueued_at",
             "next_attempt_at", "last_attempt_at", "finished_at", "execution_seconds", "progress",
             "dead_reason", "error", "lease_expires_at", "fingerprint")  # fmt: skip
     counters = view.counters
     return {name: getattr(view, name) for name in same} | {
         "state": shown_state(view.state, view.next_attempt_at),
-        "payload": None if payload is None else json.loads(payload),
-        "result": None if view.result is None else json.loads(view.result),
+        "payload": shown_json(view.payload),
+        "result": shown_json(view.result),
+        "declared": mask.knows(view.kind),
         "idempotency_key": view.key,
         "attempt_count": counters.attempts,
         "failures": counters.failures,
@@ -145,6 +179,7 @@ def task_shape(view: TaskView, payload: str | None, attempts: Sequence[AttemptVi
         "lease_token": view.fence,
         "reason": view.mark_reason,
         "attempts": attempts,
+        "attempts_recorded": recorded,
     }
 
 

@@ -1,14 +1,17 @@
 """Tasks: found, shown, enqueued, and operated one by one."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from pydantic import Field, JsonValue
 
+from holdfast.core.audit import Action
+from holdfast.core.bounds import refuse_reserved
 from holdfast.core.errors import TaskNotFound
 from holdfast.core.state import State
+from holdfast.core.stored_json import shown_json
 from holdfast.core.task import PRIORITIES, PRIORITY_DEFAULT, NewTask, Unique, is_id
 from holdfast.http.asking import AskedBy, Asking
 from holdfast.http.shapes import (
@@ -25,8 +28,9 @@ from holdfast.http.shapes import (
     leads_to,
     task_shape,
 )
+from holdfast.ops.masking import mask_for
 from holdfast.store.bridges import bridge_async
-from holdfast.store.browse import Browser
+from holdfast.store.browse import ATTEMPTS_MAX, Browser
 from holdfast.store.enqueue import Enqueuer
 from holdfast.store.operate import Operator
 from holdfast.store.why import Why as WhyNot
@@ -123,6 +127,7 @@ async def list_tasks(  # noqa: PLR0913 (one for each filter)
 async def enqueue(asked: AskedBy, task: EnqueueShape) -> object:
     """Enqueue a task; with a `key` that is taken, it is told which task has it."""
     check_depth(task.payload)
+    refuse_reserved(task.kind)
     handler = asked.handlers.get(task.kind)
     payload = json.dumps(task.payload)
     new = NewTask(
@@ -135,10 +140,12 @@ async def enqueue(asked: AskedBy, task: EnqueueShape) -> object:
         trace_id=task.trace_id,
         key=task.key,
         unique=task.unique,
-        run_at=datetime.now(UTC) + timedelta(seconds=task.delay_seconds) if task.delay_seconds else None,
+        run_at=timedelta(seconds=task.delay_seconds) if task.delay_seconds else None,
         max_attempts=task.max_attempts,
     )
     (made,) = await Enqueuer(asked.settings, asked.service.listen).enqueue(bridge_async(asked.conn), [new])
+    if made.created:
+        await asked.audit.note_tasks(asked.conn, Action.TASK_ENQUEUE, asked.author(), [made.id])
     return made
 
 
@@ -146,9 +153,13 @@ async def enqueue(asked: AskedBy, task: EnqueueShape) -> object:
 async def show(asked: AskedBy, task_id: TaskId) -> object:
     """One task with its attempts."""
     view = await Operator(asked.settings).show(asked.conn, task_id)
-    letters = asked.letters
-    attempts = await Browser(asked.settings).attempts(asked.conn, task_id)
-    return task_shape(view, letters.shown(view.kind, view.payload), attempts)
+    browser = Browser(asked.settings)
+    attempts = await browser.attempts(asked.conn, task_id)
+    recorded = len(attempts)
+    if recorded == ATTEMPTS_MAX:
+        recorded = await browser.count_attempts(asked.conn, task_id)
+    mask = await mask_for(asked.conn, asked.settings, [view.kind], asked.handlers)
+    return task_shape(view, mask, attempts, recorded)
 
 
 @router.get("/api/tasks/{task_id}/why", response_model=list[BecauseShape])
@@ -206,16 +217,19 @@ class GraveShape(Shape):
 
 
 class RevealedShape(Shape):
-    """A payload with its secrets."""
+    """A payload and a result with nothing struck out; an answer that is repeated for its key has neither."""
 
     payload: JsonValue
+    result: JsonValue
 
 
 @router.post("/api/tasks/{task_id}/reveal", response_model=RevealedShape)
 async def reveal(asked: AskedBy, task_id: TaskId, act: GraveShape) -> object:
-    """Show the payload with its secrets; who looked, and why, is in the audit."""
-    payload = await asked.letters.reveal(asked.conn, task_id, act.reason)
-    return {"payload": None if payload is None else json.loads(payload)}
+    """Show payload and result with nothing struck out, this once; who looked, and why, is in the audit."""
+    view = await asked.letters.reveal(asked.conn, task_id, act.reason)
+    shown = {"payload": view.payload, "result": view.result}
+    asked.shown_once.update(shown)
+    return {name: shown_json(text) for name, text in shown.items()}
 
 
 @router.post("/api/tasks/{task_id}/forget", response_model=ForgottenShape)

@@ -5,8 +5,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 from pydantic import AwareDatetime, Field, create_model
 
+from holdfast.core.audit import Action
 from holdfast.http.asking import AskedBy, Asking
 from holdfast.http.shapes import PAGE_MAX, PlanShape, Reasoned, Shape, Text, leads_to, shape
+from holdfast.ops.tokens import Role
 from holdfast.store.bridges import bridge_async
 from holdfast.store.enqueue import Enqueuer
 from holdfast.webhooks.address import URL_CHARACTERS_MAX
@@ -129,14 +131,20 @@ async def publish(asked: AskedBy, new: NewEventShape) -> object:
     options = EventOptions(**{name: value for name, value in given.items() if value is not None})  # type: ignore[typeddict-item]
     event = new_event(new.type, new.data, options)
     task = publish_task(asked.settings, event, subject=new.subject)
-    await Enqueuer(asked.settings, asked.service.listen).enqueue(bridge_async(asked.conn), [task])
+    enqueuer = Enqueuer(asked.settings, asked.service.listen)
+    (made,) = await enqueuer.enqueue(bridge_async(asked.conn), [task])
+    if made.created:
+        details = {"event": event.id, "type": event.type}
+        await asked.audit.note_tasks(
+            asked.conn, Action.WEBHOOK_PUBLISH, asked.author(), [made.id], details=details
+        )
     return {"id": event.id}
 
 
 @router.get("/api/webhooks/endpoints", response_model=list[EndpointShape])  # type: ignore[valid-type]
 async def list_endpoints(asked: AskedBy) -> object:
-    """All endpoints and how they fare; never their secrets."""
-    return await _endpoints(asked).page(asked.conn)
+    """All endpoints and how they fare; their URLs whole for admins, and their secrets for nobody."""
+    return [_shown(asked, one) for one in await _endpoints(asked).page(asked.conn)]
 
 
 @router.post(
@@ -155,14 +163,14 @@ async def create(asked: AskedBy, new: NewEndpointShape) -> object:
 
 @router.get("/api/webhooks/endpoints/{endpoint_id}", response_model=EndpointShape)
 async def show(asked: AskedBy, endpoint_id: EndpointId) -> object:
-    """One endpoint."""
-    return await _endpoints(asked).show(asked.conn, endpoint_id)
+    """One endpoint; its URL whole for admins."""
+    return _shown(asked, await _endpoints(asked).show(asked.conn, endpoint_id))
 
 
 @router.post("/api/webhooks/endpoints/{endpoint_id}/change", response_model=EndpointShape)
 async def change(asked: AskedBy, endpoint_id: EndpointId, act: ChangeShape) -> object:
     """Change its URL, what it wants, or its description."""
-    return await _endpoints(asked).change(
+    changed = await _endpoints(asked).change(
         asked.conn,
         endpoint_id,
         url=act.url,
@@ -170,6 +178,7 @@ async def change(asked: AskedBy, endpoint_id: EndpointId, act: ChangeShape) -> o
         description=act.description,
         reason=act.reason,
     )
+    return changed.masked()
 
 
 @router.post("/api/webhooks/endpoints/{endpoint_id}/rotate", response_model=CreatedShape)
@@ -244,7 +253,12 @@ async def resend(asked: AskedBy, delivery_id: DeliveryId, act: Reasoned) -> obje
 
 def _created(asked: AskedBy, made: Created) -> dict[str, object]:
     asked.shown_once.add("secret")
-    return {"endpoint": made.endpoint, "secret": made.secret}
+    # This answer may be kept, so it has no whole URL.
+    return {"endpoint": made.endpoint.masked(), "secret": made.secret}
+
+
+def _shown(asked: AskedBy, endpoint: Endpoint) -> Endpoint:
+    return endpoint if asked.bearer.role is Role.ADMIN else endpoint.masked()
 
 
 def _endpoints(asked: AskedBy) -> Endpoints:

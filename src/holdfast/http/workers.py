@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import Annotated
 
 from fastapi import APIRouter, Path
-from fastapi.responses import JSONResponse
-from pydantic import Field, JsonValue
+from fastapi.responses import JSONResponse, Response
+from pydantic import BeforeValidator, FailFast, Field, JsonValue
 
 from holdfast.core.errors import TaskNotFound, WorkerNotFound
 from holdfast.core.failure import ErrorCode, Failure, FailureClass
@@ -26,20 +26,43 @@ router = APIRouter(route_class=Asking, tags=["workers"])
 HELD_MAX = 1_000
 CLAIM_MAX = 100
 LEASE_SECONDS = 60.0
+FIELDS_MAX = 100
+KINDS_MAX = 200
 Name = Annotated[str, Field(min_length=1, max_length=TEXT_MAX)]
 WorkerId = Annotated[str, Path(max_length=64, description="The worker's id.")]
 Seconds = Annotated[float, Field(ge=0, le=10 * 366 * 86_400)]
+
+
+def _few(declared: object) -> object:
+    """Refuse too many kinds before each of them is looked at."""
+    if isinstance(declared, dict) and len(declared) > KINDS_MAX:
+        raise ValueError(f"it has {len(declared)} kinds, and at most {KINDS_MAX} may be declared at once")
+    return declared
 
 
 class EnterShape(Shape):
     """A worker, and what it serves."""
 
     name: Name
-    kinds: Annotated[list[Name], Field(min_length=1, max_length=200)]
-    queues: Annotated[list[Name], Field(min_length=1, max_length=50, default_factory=lambda: [QUEUE_DEFAULT])]
+    kinds: Annotated[list[Name], FailFast(), Field(min_length=1, max_length=KINDS_MAX)]
+    queues: Annotated[
+        list[Name],
+        FailFast(),
+        Field(min_length=1, max_length=50, default_factory=lambda: [QUEUE_DEFAULT]),
+    ]
     lease_seconds: Annotated[
         float, Field(ge=5, le=3_600, description="Without a beat for so long, it has died.")
     ] = LEASE_SECONDS
+    secrets: Annotated[
+        dict[Name, Annotated[list[Name], FailFast(), Field(max_length=FIELDS_MAX)]],
+        BeforeValidator(_few),
+        Field(
+            default_factory=dict,
+            max_length=KINDS_MAX,
+            description="The fields of payload and result that are secret, for each kind. A kind that is not "
+            "named here, and that nobody else has declared, is shown with its keys only.",
+        ),
+    ]
 
 
 class LeaseShape(Shape):
@@ -61,6 +84,7 @@ class ClaimShape(Shape):
 
     holding: Annotated[
         list[HeldShape],
+        FailFast(),
         Field(
             max_length=HELD_MAX,
             description="All that it works on. Whatever else stands in its name goes back to the queue, "
@@ -167,7 +191,16 @@ class ReportedShape(Shape):
 async def enter(asked: AskedBy, worker: EnterShape) -> object:
     """Enter as a worker."""
     workers = _workers(asked)
-    return await workers.enter(asked.conn, worker.name, worker.queues, worker.kinds, worker.lease_seconds)
+    asked.bearer.scope.refuse_beyond(worker.queues, worker.kinds)
+    return await workers.enter(
+        asked.conn,
+        worker.name,
+        worker.queues,
+        worker.kinds,
+        worker.lease_seconds,
+        secrets=worker.secrets,
+        own_kinds=asked.bearer.scope.kinds or (),
+    )
 
 
 @router.post("/api/workers/{worker_id}/claim", response_model=ClaimsShape)
@@ -176,7 +209,9 @@ async def claim(asked: AskedBy, worker_id: WorkerId, wanted: ClaimShape) -> obje
     holding = [(held.id.lower(), held.lease_token) for held in wanted.holding]
     lease: Lease
     lease, claims = await _workers(asked).claim(asked.conn, _known(worker_id), wanted.limit, holding)
-    return {"tasks": [_claimed(claim) for claim in claims], "expires_at": lease.expires_at}
+    head = ClaimsShape(tasks=[], expires_at=lease.expires_at).model_dump_json(by_alias=True)
+    tasks = ",".join(_claimed(claim) for claim in claims)
+    return Response(head.replace('"tasks":[]', f'"tasks":[{tasks}]', 1), media_type="application/json")
 
 
 @router.post("/api/workers/{worker_id}/heartbeat", response_model=BeatShape)
@@ -228,15 +263,19 @@ def _known(worker: str) -> str:
     return worker.lower()
 
 
-def _claimed(claim: Claim) -> dict[str, object]:
+def _claimed(claim: Claim) -> str:
+    """A claimed task as JSON. Its payload is put in as it is stored: reading and writing it takes long."""
     same = ("id", "kind", "queue", "version", "max_attempts", "subject", "trace_id", "enqueued_at", "alone")
-    return {name: getattr(claim, name) for name in same} | {
+    values = {name: getattr(claim, name) for name in same} | {
         "lease_token": claim.fence,
-        "payload": json.loads(claim.payload),
+        "payload": None,
         "attempt": claim.attempts + 1,
         "timeout_seconds": claim.timeout_seconds or TIMEOUT_SECONDS,
         "idempotency_key": claim.key,
     }
+    text = ClaimedShape.model_validate(values).model_dump_json(by_alias=True)
+    # Within a string there would be a backslash before the second quotation mark.
+    return text.replace('"payload":null', f'"payload":{claim.payload}', 1)
 
 
 def _outcome(said: ReportShape) -> Outcome:

@@ -10,8 +10,11 @@ from json.encoder import encode_basestring_ascii as quoted
 
 from holdfast.core.decide import Verdict
 from holdfast.core.events import (
+    ClockStepped,
     DatabaseFound,
+    DatabaseLocked,
     DatabaseLost,
+    DatabaseUnlocked,
     Event,
     ExecutorEnded,
     ExecutorStarted,
@@ -30,9 +33,11 @@ from holdfast.core.events import (
     ScheduleFailed,
     SchedulesDeclared,
     SchedulesFired,
+    StatementDelayed,
     StatementFailed,
     TasksClaimed,
     TasksEnqueued,
+    TasksMissing,
     TasksMoved,
     TasksParked,
     TasksSettled,
@@ -41,6 +46,7 @@ from holdfast.core.events import (
     WorkerLeaving,
     WorkersLost,
 )
+from holdfast.core.failure import kept
 from holdfast.core.operated import (
     AuditPruned,
     AuditSealed,
@@ -48,6 +54,7 @@ from holdfast.core.operated import (
     Operated,
     PlanChanged,
     TasksForgotten,
+    TasksRepaired,
 )
 from holdfast.core.state import Move
 from holdfast.core.task import Claim
@@ -69,6 +76,7 @@ EVENT_NAMES: dict[type, tuple[str, ...]] = {
     TasksClaimed: ("task.claimed",),
     TasksSettled: ("task.completed", "task.requeued", "task.failed", "task.cancelled"),
     LateResultsRefused: ("task.late_result_refused",),
+    TasksMissing: ("task.missing",),
     ResultRejected: ("task.result_rejected",),
     FailedAfterFinish: ("task.failed_after_finish",),
     TasksMoved: ("task.moved", "task.failed"),
@@ -77,6 +85,7 @@ EVENT_NAMES: dict[type, tuple[str, ...]] = {
     SchedulesDeclared: ("schedule.declared",),
     SchedulesFired: ("schedule.fired",),
     ScheduleFailed: ("schedule.failed",),
+    ClockStepped: ("clock.stepped",),
     FollowupsReleased: ("task.released",),
     KindGateChanged: ("kind.gate_changed",),
     LimitChanged: ("limit.changed", "limit.cleared"),
@@ -92,9 +101,12 @@ EVENT_NAMES: dict[type, tuple[str, ...]] = {
     OwnerNeeded: ("upkeep.owner_needed",),
     DatabaseLost: ("database.lost",),
     DatabaseFound: ("database.found",),
+    DatabaseLocked: ("database.locked",),
+    DatabaseUnlocked: ("database.unlocked",),
     StatementFailed: ("database.statement_failed",),
     PlanChanged: ("plan.changed",),
     TasksForgotten: ("task.forgotten",),
+    TasksRepaired: ("task.repaired",),
     GroupRegressed: ("group.regressed",),
     AuditSealed: ("audit.sealed",),
     AuditPruned: ("audit.pruned",),
@@ -122,8 +134,9 @@ def lines(head: str, event: Event) -> Iterable[str]:
         case TasksMoved(Move.UNROUTE, ids, by, reason):
             rest = f', "by": {quoted(by)}, "reason": {quoted(reason)}, "failure_class": "unroutable"}}\n'
             return [f'{head}"task.failed", "task": "{id_}"{rest}' for id_ in ids]
-        case TasksEnqueued() | TasksSettling():
-            # Told inside a transaction that may still roll back, or before it: no transition yet.
+        case TasksEnqueued() | TasksSettling() | StatementDelayed():
+            # Told inside a transaction that may still roll back, or before it: no transition yet. And what
+            # takes long is told when it is known why.
             return []
         case _:
             return [head + _rest(event) + "}\n"]
@@ -170,6 +183,8 @@ def _named(event: Event) -> tuple[str, dict[str, object]]:  # noqa: C901 (a tabl
             return "task.failed_after_finish", {"task": claim.id, "kind": claim.kind, "error": message}
         case TasksMoved(move, ids, by, reason):
             return "task.moved", {"move": move, "tasks": list(ids), "by": by, "reason": reason}
+        case TasksMissing(ids):
+            return "task.missing", {"tasks": list(ids)}
         case TasksParked(tasks):
             return "task.stepped_aside", {"tasks": tasks}
         case FollowupsReleased(ids):
@@ -179,7 +194,9 @@ def _named(event: Event) -> tuple[str, dict[str, object]]:  # noqa: C901 (a tabl
         case SchedulesFired(names, tasks):
             return "schedule.fired", {"schedules": list(names), "tasks": tasks}
         case ScheduleFailed(name, reason):
-            return "schedule.failed", {"schedule": name, "reason": reason}
+            return "schedule.failed", {"schedule": name, "reason": kept(reason)}
+        case ClockStepped(seconds):
+            return "clock.stepped", {"seconds": seconds}
         case TasksWoken(ids, by):
             return "task.woken", {"tasks": list(ids), "by": by}
         case KindGateChanged(kind, gate, by, reason):
@@ -206,16 +223,47 @@ def _named(event: Event) -> tuple[str, dict[str, object]]:  # noqa: C901 (a tabl
             return "partitions.missing", {"table": table}
         case OwnerNeeded(message):
             return "upkeep.owner_needed", {"message": message}
-        case DatabaseLost(message):
-            return "database.lost", {"message": message}
-        case DatabaseFound():
-            return "database.found", {}
-        case StatementFailed(doing, message):
-            return "database.statement_failed", {"doing": doing, "message": message}
-        case PlanChanged() | TasksForgotten() | GroupRegressed() | AuditSealed() | AuditPruned():
+        case DatabaseLost() | DatabaseFound() | DatabaseLocked() | DatabaseUnlocked() | StatementFailed():
+            return _of_the_database(event)
+        case (
+            PlanChanged()
+            | TasksForgotten()
+            | TasksRepaired()
+            | GroupRegressed()
+            | AuditSealed()
+            | AuditPruned()
+        ):
             return _operated(event)
         case TasksEnqueued() | TasksClaimed() | TasksSettling() | TasksSettled() | LateResultsRefused():
             raise AssertionError("it has lines of its own")
+        case StatementDelayed():
+            raise AssertionError("it has no line")
+
+
+def _of_the_database(
+    event: DatabaseLost | DatabaseFound | DatabaseLocked | DatabaseUnlocked | StatementFailed,
+) -> tuple[str, dict[str, object]]:
+    match event:
+        case DatabaseLost(message):
+            return "database.lost", {"message": kept(message)}
+        case DatabaseFound():
+            return "database.found", {}
+        case DatabaseLocked(locked, pid, application, user, state, seconds, waits_for, waiting):
+            return "database.locked", {
+                "locked": list(locked),
+                "pid": pid,
+                "application": application,
+                "user": user,
+                "state": state,
+                "transaction_seconds": seconds,
+                "waits_for": list(waits_for),
+                "waiting": list(waiting),
+            }
+        case DatabaseUnlocked(locked, pid, seconds):
+            return "database.unlocked", {"locked": list(locked), "pid": pid, "seconds": seconds}
+        case StatementFailed(doing, message):
+            # It may quote the row that was refused.
+            return "database.statement_failed", {"doing": doing, "message": kept(message)}
 
 
 def _operated(event: Operated) -> tuple[str, dict[str, object]]:
@@ -224,6 +272,8 @@ def _operated(event: Operated) -> tuple[str, dict[str, object]]:
             return "plan.changed", {"plan": plan, "state": state, "by": by, "why": why}
         case TasksForgotten(ids, by, reason):
             return "task.forgotten", {"tasks": list(ids), "by": by, "reason": reason}
+        case TasksRepaired(ids, by, reason):
+            return "task.repaired", {"tasks": list(ids), "by": by, "reason": reason}
         case GroupRegressed(fingerprint):
             return "group.regressed", {"fingerprint": fingerprint}
         case AuditSealed(chunks, number, head):

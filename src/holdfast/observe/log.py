@@ -40,7 +40,8 @@ class LogLines:
     def __call__(self, event: Event, /) -> None:
         """Write the lines of one event, or leave them to the thread."""
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        text = "".join(lines(f'{{"at": "{at}", "event": ', event))
+        # The only control character that JSON leaves as it is.
+        text = "".join(lines(f'{{"at": "{at}", "event": ', event)).replace("\x7f", "\\u007f")
         if self._waiting is None:
             self._write(text)
             return

@@ -1,6 +1,5 @@
 """Dead letters: found by what people know of them, looked at, retried, edited, forgotten."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -8,13 +7,14 @@ from datetime import datetime
 
 from holdfast.config import Settings
 from holdfast.core.audit import Action
-from holdfast.core.errors import Misused, MoveRefused, TaskNotFound
+from holdfast.core.bounds import check_payload, refuse_reserved
+from holdfast.core.errors import JsonUnreadable, Misused, MoveRefused, TaskNotFound
 from holdfast.core.events import Listener, silent
 from holdfast.core.handler import Handlers
 from holdfast.core.operated import TasksForgotten
-from holdfast.core.redact import masked
-from holdfast.core.state import Move
-from holdfast.core.task import is_id
+from holdfast.core.state import Move, after
+from holdfast.core.stored_json import read_json
+from holdfast.core.task import TaskView, is_id
 from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.browse import LOOK, Found
 from holdfast.store.operate import Operator
@@ -135,6 +135,7 @@ class DeadLetters:
         self._handlers = handlers or {}
         self._listen = listen
         self._by = by
+        self._payload_bytes_max = settings.payload_bytes_max
 
     async def page(
         self, conn: Conn, only: DeadFilter, *, limit: int = 20, offset: int = 0, before: str | None = None
@@ -195,7 +196,10 @@ class DeadLetters:
             if task_id not in retried:
                 try:
                     state = (await self._operator.show(conn, task_id)).state
-                    refused[task_id] = f"it is {state}"
+                    allowed = after(state, Move.REDRIVE) is not None
+                    refused[task_id] = (
+                        str(await self._operator.obstacle(conn, task_id)) if allowed else f"it is {state}"
+                    )
                 except TaskNotFound:
                     refused[task_id] = "it does not exist"
         return Retried(retried, refused)
@@ -203,6 +207,8 @@ class DeadLetters:
     async def edit(self, conn: Conn, task_id: str, payload: str, reason: str) -> None:
         """Give a dead letter another payload and put it back to work; the old payload is kept."""
         before = await self._operator.show(conn, task_id)
+        # Where a delivery goes, and what it says, was checked when it was made.
+        refuse_reserved(before.kind, "edited")
         row = await (await conn.execute(self._sql["payload_hash"], {"id": task_id})).fetchone()
         if row is None:
             raise MoveRefused(task_id, before.state, Move.REDRIVE)
@@ -213,6 +219,7 @@ class DeadLetters:
                 "can be checked"
             )
         encoded = handler.check(payload)
+        check_payload(before.kind, encoded, self._payload_bytes_max)
         values = {
             "id": task_id, "seen": row[0], "payload": encoded, "version": handler.version,
             "by": self._by, "reason": reason,
@@ -248,17 +255,12 @@ class DeadLetters:
         rows = await (await conn.execute(self._sql["edits"], {"id": task_id})).fetchall()
         return [Edit(*row) for row in rows]
 
-    async def reveal(self, conn: Conn, task_id: str, reason: str) -> str | None:
-        """The payload with its secrets, for whoever says why; that it was shown is in the audit."""
+    async def reveal(self, conn: Conn, task_id: str, reason: str) -> TaskView:
+        """The task with nothing struck out, for whoever says why; that it was shown is in the audit."""
         view = await self._operator.show(conn, task_id)
         async with conn.transaction():
             await self._audit.note_tasks(conn, Action.TASK_REVEAL, Author(self._by, reason), [view.id])
-        return view.payload
-
-    def shown(self, kind: str, payload: str | None) -> str | None:
-        """A payload as people may see it."""
-        handler = self._handlers.get(kind)
-        return payload if payload is None or handler is None else masked(payload, handler.secrets)
+        return view
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,9 +274,15 @@ class Edit:
     payload: str
 
 
+_ALL = "(all of it)"
+
+
 def _changed(before: str, after: str) -> list[str]:
     """The fields that differ: their names are for the audit, their values are not."""
-    old, new = json.loads(before), json.loads(after)
+    try:
+        old, new = read_json(before), read_json(after)
+    except JsonUnreadable:
+        return [_ALL]
     if not isinstance(old, dict) or not isinstance(new, dict):
-        return ["(all of it)"] if old != new else []
+        return [_ALL] if old != new else []
     return sorted(name for name in old.keys() | new.keys() if old.get(name, ...) != new.get(name, ...))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import psycopg
 from psycopg.types.json import Jsonb
 
 from holdfast.config import Settings
@@ -19,7 +20,7 @@ from holdfast.ops.guards import Guards
 from holdfast.ops.plans import Plans
 from holdfast.store.audit import Author
 from holdfast.store.drivers import PLAN_KIND
-from holdfast.store.pool import Conn, connect
+from holdfast.store.pool import OWN_PATH, Conn, connect
 from holdfast.store.sql import load
 
 SEND = 4_000
@@ -33,6 +34,7 @@ LOOK_SECONDS_MAX = 5.0
 RAMP_SECONDS = 0.2
 ATTEMPTS = 1_000
 BY = "holdfast"
+CODE = "holdfast:plan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ class Driver:
     async def _send(self, conn: Conn, plan_id: str, step: _Step) -> int:
         """Send as many as may go now; answers how many were dealt with."""
         stop = _stop(step)
-        author = Author(BY, stop or "")
+        author = Author(BY, stop or "", CODE)
         if stop is not None:
             await self._plans.end(conn, plan_id, "stopped", stop, ["running"], author)
             return 1
@@ -139,12 +141,16 @@ class Driver:
         """The next items, in one transaction with their entries in the audit."""
         values = {"plan": plan_id, "place": place, "count": count, "vetoes": Jsonb(vetoes)}
         statement = self._tasks["redrive_items" if action == "redrive" else "forget_items"]
-        async with conn.transaction():
-            row = await (await conn.execute(statement, values)).fetchone()
-            assert row is not None, "counts always answer"
-            sent, skipped, lanes = row
-            if lanes:
-                await conn.execute(self._tasks["offer"], {"names": lanes})
+        try:
+            async with conn.transaction():
+                row = await (await conn.execute(statement, values)).fetchone()
+                assert row is not None, "counts always answer"
+                sent, skipped, lanes = row
+                if lanes:
+                    await conn.execute(self._tasks["offer"], {"names": lanes})
+        except psycopg.errors.SerializationFailure:
+            # Somebody else wrote to one of these tasks at this moment: the next look tries again.
+            return 0
         dealt_with: int = sent + skipped
         return dealt_with
 
@@ -191,7 +197,7 @@ def plan_handler(settings: Settings, handlers: Callable[[], Handlers], listen: L
 
     async def drive(task: Task[dict[str, str]]) -> Snooze | None:
         driver = Driver(settings, handlers(), listen)
-        async with await connect(settings.database_url, application="holdfast plan") as conn:
+        async with await connect(settings.database_url, application="holdfast plan", path=OWN_PATH) as conn:
             again = await driver.drive(conn, task.payload["plan"])
         return None if again is None else Snooze(again)
 

@@ -1,17 +1,22 @@
 """Groups of failures with one cause: their life, and what sets their tasks apart from successes."""
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 from holdfast.config import Settings
 from holdfast.core.audit import Action
-from holdfast.core.errors import GroupNotFound
+from holdfast.core.bounds import check_moment
+from holdfast.core.errors import GroupNotFound, JsonUnreadable
 from holdfast.core.events import Listener, silent
-from holdfast.core.redact import STRUCK, masked
+from holdfast.core.redact import STRUCK
+from holdfast.core.stored_json import read_json
+from holdfast.ops.masking import Mask
 from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.pool import Conn
 from holdfast.store.samples import EXACT_MAX
@@ -19,6 +24,9 @@ from holdfast.store.sql import load
 
 GROUP_SAMPLE = 500
 SUCCESS_SAMPLE = 2_000
+# Of their payloads, those of at most so many bytes, and so many together: reading them takes time.
+SAMPLE_BYTES_EACH = 8_000
+SAMPLE_BYTES_MAX = 500_000
 # Shared by at least so many of the group, and by at most so many of the successes.
 SHARED_MIN = 0.8
 ELSEWHERE_MAX = 0.3
@@ -113,19 +121,28 @@ class Groups:
         cursor = await conn.execute(self._sql["versions_of_group"], {"fingerprint": fingerprint})
         return [version for (version,) in await cursor.fetchall()]
 
-    async def traits(self, conn: Conn, group: Group, secrets: Sequence[str] = ()) -> list[Trait]:
+    async def traits(self, conn: Conn, group: Group, mask: Mask) -> list[Trait]:
         """What its tasks have in common that tasks of the kind which completed have not."""
-        of_group = {"fingerprint": group.fingerprint, "limit": GROUP_SAMPLE}
+        if not mask.knows(group.kind):
+            return []
+        bounds = {"bytes_each": SAMPLE_BYTES_EACH, "bytes_max": SAMPLE_BYTES_MAX}
+        of_group = {"fingerprint": group.fingerprint, "limit": GROUP_SAMPLE, **bounds}
         failed = await (await conn.execute(self._sql["payloads_of_group"], of_group)).fetchall()
-        of_kind = {"kind": group.kind, "limit": SUCCESS_SAMPLE}
+        of_kind = {"kind": group.kind, "limit": SUCCESS_SAMPLE, **bounds}
         done = await (await conn.execute(self._sql["payloads_of_successes"], of_kind)).fetchall()
-        return traits_of(
-            [masked(payload, secrets) for (payload,) in failed],
-            [masked(payload, secrets) for (payload,) in done],
-        )
+
+        def compare() -> list[Trait]:
+            return traits_of(
+                [mask.shown(group.kind, payload) for (payload,) in failed],
+                [mask.shown(group.kind, payload) for (payload,) in done],
+            )
+
+        # In a thread: whoever else asks this process is answered meanwhile.
+        return await asyncio.to_thread(compare)
 
     async def ignore(self, conn: Conn, fingerprint: str, until: datetime, reason: str) -> None:
         """Have nobody told of it until then."""
+        check_moment("the end of ignoring a group", until)
         details = {"until": until}
         await self._set(
             conn, fingerprint, "ignore", Action.GROUP_IGNORE, reason, until=until, details=details
@@ -213,7 +230,8 @@ def traits_of(failed: Sequence[str], done: Sequence[str]) -> list[Trait]:
 def _counted(payloads: Sequence[str]) -> Counter[tuple[str, str]]:
     counted: Counter[tuple[str, str]] = Counter()
     for payload in payloads:
-        counted.update(set(_fields("", json.loads(payload))))
+        with suppress(JsonUnreadable):
+            counted.update(set(_fields("", read_json(payload))))
     return counted
 
 

@@ -1,18 +1,21 @@
 """Asks the guards of kinds: may these dead letters be redriven, and what would it cost?"""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
 from holdfast.config import Settings
-from holdfast.core.errors import Misused
+from holdfast.core.errors import JsonUnreadable, Misused
+from holdfast.core.failure import kept
 from holdfast.core.handler import Candidate, Guarded, Handlers
+from holdfast.core.stored_json import read_json
 from holdfast.ops.dead import DeadFilter
 from holdfast.store.pool import Conn
 from holdfast.store.sql import load
 
 PAGE = 1_000
+# For a preview that a viewer asks for: guards may do anything, and payloads are large.
+SOME, SOME_PAGE, SOME_CHARACTERS = 500, 20, 1_000_000
 
 
 @dataclass(slots=True)
@@ -22,6 +25,7 @@ class Asked:
     kinds: Sequence[str]
     vetoes: dict[str, str] = field(default_factory=dict)
     money_effect: Decimal = Decimal(0)
+    are_all: bool = True
 
 
 class Guards:
@@ -43,13 +47,40 @@ class Guards:
         asked = Asked(sorted(self._guards))
         after: str | None = None
         while self._guards:
-            values = only.values() | {"kinds": asked.kinds, "after": after, "limit": PAGE}
-            rows = await (await conn.execute(self._sql["guarded"], values)).fetchall()
+            rows = await self._page(conn, only, asked, after, PAGE)
             await self._ask(rows, asked)
             if len(rows) < PAGE:
                 break
-            after = rows[-1][0]
+            after = str(rows[-1][0])
         return asked
+
+    async def ask_some(self, conn: Conn, only: DeadFilter) -> Asked:
+        """Ask about so many, of so many characters together, and say whether those were all."""
+        asked = Asked(sorted(self._guards))
+        after: str | None = None
+        left, characters = SOME, SOME_CHARACTERS
+        while self._guards:
+            rows = await self._page(conn, only, asked, after, SOME_PAGE)
+            chosen = []
+            for row in rows:
+                left -= 1
+                characters -= len(str(row[2]))
+                if left >= 0 and characters >= 0:
+                    chosen.append(row)
+            await self._ask(chosen, asked)
+            if len(chosen) < len(rows):
+                asked.are_all = False
+                break
+            if len(rows) < SOME_PAGE:
+                break
+            after = str(rows[-1][0])
+        return asked
+
+    async def _page(
+        self, conn: Conn, only: DeadFilter, asked: Asked, after: str | None, limit: int
+    ) -> Sequence[tuple[object, ...]]:
+        values = only.values() | {"kinds": asked.kinds, "after": after, "limit": limit}
+        return await (await conn.execute(self._sql["guarded"], values)).fetchall()
 
     async def ask_next(self, conn: Conn, plan_id: str, place: int, count: int) -> Asked:
         """Ask about the next items of a plan, just before they go."""
@@ -62,12 +93,17 @@ class Guards:
     async def _ask(self, rows: Sequence[tuple[object, ...]], asked: Asked) -> None:
         by_kind: dict[str, list[Candidate]] = {}
         for id_, kind, payload, version, subject, code in rows:
-            candidate = Candidate(str(id_), str(kind), json.loads(str(payload)), version, subject, code)  # type: ignore[arg-type]
+            try:
+                values = read_json(str(payload))
+            except JsonUnreadable as error:
+                asked.vetoes[str(id_)] = f"its payload cannot be read: {error}"
+                continue
+            candidate = Candidate(str(id_), str(kind), values, version, subject, code)  # type: ignore[arg-type]
             by_kind.setdefault(candidate.kind, []).append(candidate)
         for kind, candidates in by_kind.items():
             for candidate, said in zip(candidates, await self._said(kind, candidates), strict=True):
                 if said.veto is not None:
-                    asked.vetoes[candidate.id] = said.veto
+                    asked.vetoes[candidate.id] = kept(said.veto)
                 else:
                     asked.money_effect += said.money_effect
 

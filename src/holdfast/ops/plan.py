@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
+from holdfast.core.audit import Identity
 from holdfast.ops.dead import DeadLetter, Sort
+from holdfast.ops.tokens import WITHOUT_AUTHENTICATION
 
 ITEMS_MAX = 10_000_000
 EXPIRES_SECONDS = 24 * 3600.0
@@ -74,6 +76,11 @@ class PlanView:
     ended_why: str | None
     followed_at: datetime | None
     expired: bool
+    # Who is proven to have made and approved it: a token of the HTTP API, or else a database login.
+    created_login: str | None
+    created_token: str | None
+    approved_login: str | None
+    approved_token: str | None
 
     @property
     def shown_state(self) -> str:
@@ -91,14 +98,30 @@ class PlanView:
         """How many of its items have ended their next life."""
         return self.succeeded + self.failed_same + self.failed_anew + self.cancelled + self.gone
 
-    def why_not_approved(self, by: str) -> str:
+    def why_not_approved(self, by: str, me: Identity) -> str:
         """What stands in the way of an approval by this person."""
         if not self.needs_approval:
             return "it needs no approval: start it"
         if self.approved_by is not None:
             return f"{self.approved_by} has approved it already"
-        if self.created_by == by and not self.expired:
-            return f"{by} made it, and nobody approves their own"
+        if not self.expired and self.state == "frozen":
+            if (
+                me.token is None
+                and me.login == self.created_login
+                and by == self.created_by == WITHOUT_AUTHENTICATION
+            ):
+                return "without authentication nobody can be told apart: use tokens or --proxy to approve"
+            if self.created_by == by:
+                return f"{by} made it, and nobody approves their own"
+            if me.token is not None and me.token == self.created_token:
+                return f"it was made with the same token, {me.token}, and nobody approves their own"
+            if me.token is None and self.created_token is not None:
+                return "it was made with a token of the HTTP API: approve it there, with a token of your own"
+            if me.token is None and self.created_login in (me.login, None):
+                return (
+                    f"it was made through the database login {me.login} as well, so a second person is not "
+                    "proven: approve it through the HTTP API with a token of your own"
+                )
         return "only a frozen plan can be approved, before it expires: make it anew"
 
     def why_not_started(self) -> str:
@@ -109,6 +132,7 @@ class PlanView:
             return "its time is over: make it anew, and look at what it finds now"
         if self.needs_approval and self.approved_by is None:
             return (
-                f"it has {self.items} items and waits for somebody other than {self.created_by} to approve it"
+                f"it has {self.items} items and needs the approval of a second person: somebody other than "
+                f"{self.created_by}, with another token or database login"
             )
         return "only a frozen plan can be started"

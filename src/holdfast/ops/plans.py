@@ -52,10 +52,13 @@ class Plans:
     async def preview(
         self, conn: Conn, only: DeadFilter, action: str = "redrive", most: int | None = None
     ) -> Preview:
-        """How many, of which sorts, a sample, what guards forbid and what it costs; counted up to `most`."""
+        """How many, of which sorts, a sample, what guards forbid and what it costs; with `most`, of some."""
         sorts = await self._dead.sorts(conn, only, most)
         tasks = sum(sort.tasks for sort in sorts)
-        asked = await self._guards.ask_all(conn, only) if action == "redrive" else None
+        asked = None
+        if action == "redrive":
+            ask = self._guards.ask_all if most is None else self._guards.ask_some
+            asked = await ask(conn, only)
         vetoes = {} if asked is None else asked.vetoes
         return Preview(
             tasks - len(vetoes),
@@ -65,7 +68,7 @@ class Plans:
             None if asked is None or not asked.kinds else asked.money_effect,
             tasks - len(vetoes) > self._approval_above(action),
             self._guards.unknown(sort.kind for sort in sorts) if action == "redrive" else [],
-            exact=most is None or tasks < most,
+            exact=(most is None or tasks < most) and (asked is None or asked.are_all),
         )
 
     def _approval_above(self, action: str) -> int:
@@ -106,7 +109,8 @@ class Plans:
         async with conn.transaction():
             if not await self._one(conn, "approve", plan_id):
                 plan = await self.show(conn, plan_id)
-                raise PlanRefused(plan_id, plan.shown_state, plan.why_not_approved(self._by))
+                me = await self._audit.identity(conn)
+                raise PlanRefused(plan_id, plan.shown_state, plan.why_not_approved(self._by, me))
             await self._note(conn, Action.PLAN_APPROVE, plan_id, reason)
         return await self.show(conn, plan_id)
 
@@ -160,9 +164,8 @@ class Plans:
                 "skipped": skipped,
                 "left": items - sent - skipped,
             }
-            await self._audit.note(
-                conn, SUMMARIES[action], Author(starter, reason), batch=plan_id, details=details
-            )
+            summing = Author(starter, reason, author.code)
+            await self._audit.note(conn, SUMMARIES[action], summing, batch=plan_id, details=details)
         self._listen(PlanChanged(plan_id, state, author.by, why))
         return True
 

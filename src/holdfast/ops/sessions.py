@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from holdfast.config import Settings
+from holdfast.core.audit import Action
 from holdfast.ops.tokens import Bearer, Role, hash_of
+from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.pool import Conn
 from holdfast.store.sql import load
 
 IDLE_SECONDS = 3_600.0
 ABSOLUTE_SECONDS = 12 * 3_600.0
+OPEN_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +38,16 @@ class Sessions:
 
     def __init__(self, settings: Settings) -> None:
         self._sql = load("access.sql", settings.schema_name)
+        self._audit = AuditWriter(settings)
 
     async def begin(self, conn: Conn, bearer: Bearer) -> NewSession:
-        """A session for whoever has shown a good token."""
+        """A session for whoever has shown a good token; of the open ones it ends the oldest."""
         secret, csrf = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         values = {"hash": hash_of(secret), "token": bearer.token, "csrf": csrf, "seconds": ABSOLUTE_SECONDS}
         row = await (await conn.execute(self._sql["begin_session"], values)).fetchone()
         assert row is not None, "an insert answers"
+        await conn.execute(self._sql["end_oldest_sessions"], {"token": bearer.token, "keep": OPEN_MAX})
+        await self._audit.note(conn, Action.SESSION_BEGIN, Author(bearer.name, ""), details=_role(bearer))
         return NewSession(secret, csrf, row[0])
 
     async def find(self, conn: Conn, secret: str) -> Session | None:
@@ -54,6 +60,12 @@ class Sessions:
         await conn.execute(self._sql["session_seen"], values)
         return Session(Bearer(token, name, Role(role)), csrf)
 
-    async def end(self, conn: Conn, secret: str) -> None:
+    async def end(self, conn: Conn, secret: str, bearer: Bearer | None) -> None:
         """Leave; the cookie is worth nothing from now on."""
         await conn.execute(self._sql["end_session"], {"hash": hash_of(secret)})
+        if bearer is not None:
+            await self._audit.note(conn, Action.SESSION_END, Author(bearer.name, ""), details=_role(bearer))
+
+
+def _role(bearer: Bearer) -> dict[str, object]:
+    return {"role": bearer.role}

@@ -20,7 +20,7 @@ from holdfast.runtime.execute import (
     overdue,
     overdue_together,
 )
-from holdfast.runtime.flight import FlightRecord
+from holdfast.runtime.flight import FlightRecord, RunMode
 from holdfast.runtime.run import Run
 from holdfast.runtime.search import Search
 
@@ -55,6 +55,8 @@ class BulkCall:
         try:
             while (group := self._search.next()) and not all(run.told for run in self._search.left()):
                 self._heard(group, await self._call(group))
+                if left := set(self._search.left()):
+                    self._flight.clear(run.key for run in group if run in left)
             self._end_all(cancelled_itself())
         except asyncio.CancelledError:
             self._end_all(cancelled_itself())
@@ -112,10 +114,8 @@ class BulkCall:
         self.deadline_at = self._over_at
         tasks: list[Any] = [run.task for run in group]
         bulk: Bulk[Any] = Bulk(tasks)
-        self._flight.start_many(
-            [(run.slot, run.claim.id, run.claim.fence) for run in group if run.slot is not None],
-            self.deadline_at,
-        )
+        for run in group:
+            self._flight.start(run.claim.id, run.claim.fence, self.deadline_at, RunMode.BULK_ITEM)
         try:
             if self.handler.awaits:
                 return await execute_many_async(self.handler, bulk)
@@ -136,4 +136,3 @@ class BulkCall:
                 self._overdue = False
                 doing.uncancel()
             self.deadline_at = float("inf")
-            self._flight.end_many([run.slot for run in group if run.slot is not None])

@@ -23,7 +23,12 @@ class Burials:
     def __init__(self, options: WorkerOptions, store: TaskStore) -> None:
         self._options = options
         self._store = store
-        self._link = Link(options.url, f"holdfast {options.name} burials", store.listen)
+        self._link = Link(
+            options.url,
+            f"holdfast {options.name} burials",
+            store.listen,
+            deadline_seconds=options.statement_seconds,
+        )
         # What the executors told of their kinds; the supervisor itself loads no handlers.
         self.policies: dict[str, Policy] = {}
         self._timeouts: dict[str, float] = {}

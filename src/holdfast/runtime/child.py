@@ -17,7 +17,7 @@ from uuid_utils import uuid7
 from holdfast.core.outcome import Outcome, Release, Released, WorkerLost
 from holdfast.core.task import Claim
 from holdfast.runtime.execute import overdue, overdue_together
-from holdfast.runtime.flight import Flight, FlightRecord
+from holdfast.runtime.flight import Flight, FlightRecord, RunMode
 from holdfast.runtime.options import WorkerOptions
 from holdfast.runtime.process import group_signals_blocked
 from holdfast.runtime.solo import how
@@ -105,16 +105,18 @@ class Child:
     def past_deadline(self, grace_seconds: float) -> list[Flight]:
         """Handlers that were told to stop and did not, for longer than the grace."""
         limit = time.monotonic() - grace_seconds
-        return [flight for flight in self.flight.flying() if flight.deadline_at < limit]
+        return [flight for flight in self.flight.running() if flight.deadline_at < limit]
 
     def fates(self, timeouts: Mapping[str, float]) -> "Fates":
         """What its end means for the tasks that it held."""
-        flying = {(flight.task_id, flight.fence) for flight in self.flight.flying()}
+        flights = {flight.key: flight for flight in self.flight.entries()}
         status = self.process.returncode
         died = not self.killed and (self.leaving is None or status < 0)
-        mates = Counter(flight.deadline_at for flight in self.overdue.values() if flight.item)
+        mates = Counter(
+            flight.deadline_at for flight in self.overdue.values() if flight.how is RunMode.BULK_ITEM
+        )
         alone = {key for key, flight in self.overdue.items() if mates[flight.deadline_at] <= 1}
-        return Fates(died, flying, alone, set(self.overdue) - alone, how(status), timeouts)
+        return Fates(died, flights, alone, set(self.overdue) - alone, how(status), timeouts)
 
     def bury(self) -> None:
         """Let go of what the process leaves behind."""
@@ -131,25 +133,50 @@ class Fates:
     of a bulk call nobody knows which one it was, so they run next alone. When the
     process died by itself with several handlers at work nobody is accused; they run next alone. Only a
     death alone counts against a task. What had not started goes back as if never claimed.
+
+    A task whose handler had ended, and whose outcome was not written, goes back unspent the first time. Up to
+    500 of them may wait for one settle, so only a task that was lost before becomes a suspect. Suspects are
+    settled one at a time, so a death before the settle counts against that suspect and no other; it does
+    not count if another handler was at work in the process that died. A task in a process of its own is
+    judged by the end of that process. If the executor above it dies, only the second such death counts.
     """
 
     died: bool
-    flying: set[tuple[str, int]]
+    flights: Mapping[tuple[str, int], Flight]
     overdue: set[tuple[str, int]]
     # Items of a bulk call that ran past its deadline together.
     mates: set[tuple[str, int]]
     how: str
     timeouts: Mapping[str, float]
 
-    def of(self, claim: Claim) -> Outcome:
-        """What becomes of one claim."""
+    def of(self, claim: Claim, lost_before: bool) -> Outcome:  # noqa: FBT001 (a row's column)
+        """What becomes of one claim; `lost_before` says that a process died under the task already."""
         claimed = claim.id, claim.fence
+        flight = self.flights.get(claimed)
+        ended = flight is not None and flight.ended
         if claimed in self.overdue:
             return overdue(claim.timeout_seconds or self.timeouts.get(claim.kind, 0.0))
         if claimed in self.mates:
             return overdue_together()
         if not self.died:
-            return Released(Release.COLLATERAL if self.overdue or self.mates else Release.DRAINED)
-        if claimed not in self.flying:
+            unharmed = Release.COLLATERAL if self.overdue or self.mates else Release.DRAINED
+            return Released(Release.UNSETTLED if ended else unharmed)
+        if flight is None:
             return Released(Release.NOT_STARTED)
-        return WorkerLost(alone=len(self.flying) == 1, how=self.how)
+        if ended:
+            alone = claim.alone and not self._ran_here
+            return WorkerLost(alone=alone, how=self.how, suspect=lost_before, ended=True)
+        if flight.how is not RunMode.OWN_PROCESS:
+            return WorkerLost(alone=len(self.flights) == 1, how=self.how)
+        # It ran in another process than the one that died.
+        if self._ran_here:
+            return Released(Release.COLLATERAL)
+        alone = lost_before and len(self.flights) == 1
+        return WorkerLost(alone=alone, how=self.how, suspect=lost_before)
+
+    @property
+    def _ran_here(self) -> bool:
+        """Whether a handler was at work in the process that died."""
+        return any(
+            not flight.ended and flight.how is not RunMode.OWN_PROCESS for flight in self.flights.values()
+        )

@@ -1,12 +1,11 @@
 """Calls a handler and turns whatever comes of it into an outcome; nothing escapes from here."""
 
 import asyncio
-import traceback
 from typing import Any
 
 from holdfast.core.errors import VersionUnknown
 from holdfast.core.failure import ErrorCode, Failure, FailureClass
-from holdfast.core.fingerprint import origin_of_error
+from holdfast.core.fingerprint import origin_of_error, origin_of_message
 from holdfast.core.handler import Answer, Bulk, Finisher, Handler, Task, task_of
 from holdfast.core.outcome import (
     Cancel,
@@ -21,8 +20,7 @@ from holdfast.core.outcome import (
     as_seconds,
 )
 from holdfast.core.task import Claim
-
-_STACK_FRAMES = 50
+from holdfast.runtime.traces import name_of, stack_of, text_of, tried
 
 # What a handler may raise that is its own doing. Leaving the process is a failure like any other: it
 # would take its neighbours along.
@@ -34,8 +32,8 @@ def prepare(handler: Handler, claim: Claim, finisher: Finisher | None = None) ->
         return task_of(claim, handler.decode(claim.payload, claim.version), finisher)
     except VersionUnknown as error:
         return Failed(Failure.of(FailureClass.INVALID, str(error), code=ErrorCode.PAYLOAD_UNSUPPORTED))
-    except Exception as error:  # noqa: BLE001 (a decoder is the user's code)
-        message = f"the payload of a {claim.kind} task is not what its handler takes: {error}"
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 (a decoder is the user's code)
+        message = f"the payload of a {claim.kind} task is not what its handler takes: {text_of(error)}"
         return Failed(Failure.of(FailureClass.INVALID, message, code=ErrorCode.PAYLOAD_INVALID))
 
 
@@ -101,7 +99,7 @@ def told(handler: Handler, answer: Answer) -> Outcome:
     try:
         return _said(handler, answer)
     except Exception as error:  # noqa: BLE001 (an encoder is the user's code)
-        message = f"what it returned cannot be kept: {_text(error)}"
+        message = f"what it returned cannot be kept: {text_of(error)}"
         return Failed(Failure.of(FailureClass.INVALID, message))
 
 
@@ -140,33 +138,20 @@ def _said(handler: Handler, answer: Answer) -> Outcome:
 
 
 def failed(handler: Handler, error: BaseException) -> Failed:
-    """The failure that an exception stands for."""
-    if isinstance(error, handler.permanent):
+    """The failure that an exception stands for; whatever the exception does, this raises nothing."""
+    if tried(lambda: isinstance(error, handler.permanent), False):
         failure_class = FailureClass.PERMANENT
-    elif isinstance(error, handler.rate_limited):
+    elif tried(lambda: isinstance(error, handler.rate_limited), False):
         failure_class = FailureClass.RATE_LIMITED
     else:
         failure_class = FailureClass.TRANSIENT
-    name = type(error).__name__
-    text = _text(error)
-    message = f"{name}: {text}" if text else name
-    try:
-        stack = "".join(traceback.format_exception(error, limit=-_STACK_FRAMES))
-    except Exception:  # noqa: BLE001 (an exception's own text may raise)
-        stack = message
-    after = getattr(error, "retry_after_seconds", None)
+    text = text_of(error)
+    message = f"{name_of(error)}: {text}" if text else name_of(error)
+    after = tried(lambda: getattr(error, "retry_after_seconds", None), None)
     hint = after if isinstance(after, (int, float)) and failure_class is FailureClass.RATE_LIMITED else None
     package = getattr(handler.call, "__module__", "").partition(".")[0]
-    origin = origin_of_error(error, text, package)
-    return Failed(Failure.of(failure_class, message, stack=stack, origin=origin), hint)
-
-
-def _text(error: BaseException) -> str:
-    """What an exception says of itself, if it can."""
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 (the user's code)
-        return "(its text cannot be read)"
+    origin = tried(lambda: origin_of_error(error, text, package), origin_of_message(message))
+    return Failed(Failure.of(failure_class, message, stack=stack_of(error), origin=origin), hint)
 
 
 def overdue(seconds: float) -> Failed:

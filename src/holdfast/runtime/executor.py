@@ -7,7 +7,6 @@ those are sent to whole groups of processes and only the supervisor knows what t
 import asyncio
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 
 from holdfast.core.events import FailedAfterFinish, Listener, TasksSettled
 from holdfast.core.handler import Handlers
@@ -33,6 +32,7 @@ from holdfast.runtime.strangers import Strangers
 from holdfast.runtime.verdicts import Verdicts
 from holdfast.runtime.wear import Wear
 from holdfast.runtime.wire import Order, Report, Wire
+from holdfast.store.settle import Settlement
 from holdfast.store.tasks import TaskStore
 
 TICK_SECONDS = 0.1
@@ -65,7 +65,7 @@ class Executor:
             Link(options.url, f"holdfast {options.name} {what}", self._listen, deadline_seconds=seconds)
             for what in ("claims", "settles")
         )
-        self._settling = Settling(store, self._settles_link, self._listen)
+        self._settling = Settling(store, self._settles_link, self._listen, self._written)
         finisher = Finishing(store.settings, handlers)
         self._runs = Runs(flight, solo, options.timeout_seconds, finisher, self._ended, self._fill)
         self._cancels = Cancels(worker, store, self._claims_link, self._runs)
@@ -85,6 +85,7 @@ class Executor:
         self._wear = Wear(options)
         self._closing = False
         self._filling = False
+        self._was_full = False
         self._loop = asyncio.get_running_loop()
         self._leave: asyncio.Future[int] = self._loop.create_future()
 
@@ -132,21 +133,20 @@ class Executor:
         if self._intake.busy:
             # A claim is on its way: what it brings is given back too.
             await asyncio.sleep(0.05)
-        try:
-            await asyncio.wait_for(self._settling.flushed(), ABORT_SECONDS * 5)
-        except TimeoutError:
-            # The database is away; the supervisor tries on, and after it the lease ends.
-            self._go(LEASE_LOST)
-        else:
-            self._go(LEFT)
+        # While the database is away results are kept: the supervisor ends this process when it was told to
+        # leave at once, or before the lease ends.
+        await self._settling.flushed()
+        self._go(LEFT)
 
     async def _stop(self) -> None:
-        """The lease is lost: results that are there are said, and refused; nothing else is touched."""
+        """The lease ends: results that are there are written if they can be, and nothing else is touched.
+
+        The supervisor ends this process before the lease does.
+        """
         self._hand.let_go()
         self._runs.stop_all(Released(Release.DRAINED), "the lease is lost")
         self._runs.abandon()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._settling.flushed(), ABORT_SECONDS)
+        await self._settling.flushed()
         self._go(LEASE_LOST)
 
     def _failed(self, error: BaseException) -> None:
@@ -183,7 +183,7 @@ class Executor:
         return self._runs.free - self._hand.startable
 
     def _want(self) -> int:
-        if self._closing or self._leave.done():
+        if self._closing or self._leave.done() or self._settling.full:
             return 0
         want = self._pace.want(self._runs.free, self._hand.startable)
         if self._runs.free:
@@ -224,7 +224,7 @@ class Executor:
 
     def _fill(self) -> None:
         self._filling = False
-        if self._closing:
+        if self._closing or self._settling.full:
             return
         self._starting.fill()
         startable = self._hand.startable
@@ -259,6 +259,12 @@ class Executor:
         self._listen(TasksSettled([(claim, self._verdicts.of(claim, Complete()))]))
         if isinstance(then, Failed) and (failure := self._verdicts.of(claim, then).failure):
             self._listen(FailedAfterFinish(claim, failure.message))
+
+    def _written(self, group: Sequence[Settlement]) -> None:
+        self._runs.settled({(claim.id, claim.fence) for claim, _ in group})
+        if self._was_full and not self._settling.full:
+            self._fill_soon()
+        self._was_full = self._settling.full
 
     def _settle(self, claim: Claim, outcome: Outcome, *, uncertain: bool = False) -> None:
         self._settling.add((claim, self._verdicts.of(claim, outcome)), uncertain=uncertain)

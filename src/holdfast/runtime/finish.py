@@ -7,8 +7,9 @@ as uncertain, and whoever settles it looks first.
 
 import asyncio
 import threading
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -21,12 +22,15 @@ from holdfast.core.handler import Handlers, Task
 from holdfast.core.state import State
 from holdfast.core.task import Predecessor
 from holdfast.store.bridges import AsyncBridge, Rows, SyncBridge, bridge_async, bridge_sync
-from holdfast.store.pool import Conn, connect
+from holdfast.store.pool import Conn, connect, connect_sync
 from holdfast.store.sql import load
 
 # Of each sort in one executor: who finds none free waits, because opening one takes longer than a finish.
 CONNECTIONS_MAX = 10
 ASKING_MAX = 2
+# While a fenced statement takes longer than this, because a table is locked, no connection is opened.
+HELD_UP_SECONDS = 0.2
+LOOK_SECONDS = 0.05
 Results: TypeAlias = Sequence[str | None] | None
 
 
@@ -43,6 +47,8 @@ class Finishing:
         self._room_sync = threading.Semaphore(CONNECTIONS_MAX)
         self._asking = asyncio.Semaphore(ASKING_MAX)
         self._asking_sync = threading.Semaphore(ASKING_MAX)
+        # The fenced statements that are under way, and since when, in monotonic seconds.
+        self._ending_since: dict[object, float] = {}
 
     def finish(
         self, tasks: Sequence[Task[Any]], results: Sequence[object] | None, conn: object | None
@@ -67,7 +73,7 @@ class Finishing:
 
     def predecessors_sync(self, task_id: str) -> list[Predecessor]:
         """The same, where calls block."""
-        with self._asking_sync, psycopg.connect(self._url, application_name="holdfast asks") as conn:
+        with self._asking_sync, connect_sync(self._url, application="holdfast asks") as conn:
             return _predecessors(conn.execute(self._sql["predecessors"], {"id": task_id}).fetchall())
 
     async def close(self) -> None:
@@ -81,7 +87,10 @@ class Finishing:
         """A connection for one finish; one that lay idle is asked whether it is still there."""
         await self._room.acquire()
         try:
-            while self._idle:
+            while self._idle or self._held_up():
+                if not self._idle:
+                    await asyncio.sleep(LOOK_SECONDS)
+                    continue
                 conn = self._idle.pop()
                 try:
                     await conn.execute("select 1")
@@ -114,17 +123,17 @@ class Finishing:
                 try:
                     conn = self._idle_sync.pop()
                 except IndexError:
-                    break
+                    if not self._held_up():
+                        break
+                    time.sleep(LOOK_SECONDS)
+                    continue
                 try:
                     conn.execute("select 1")
                 except psycopg.Error:
                     conn.close()
                 else:
                     return conn
-            # Nothing is prepared: a pooler may stand between.
-            return psycopg.connect(
-                self._url, autocommit=True, application_name="holdfast finish", prepare_threshold=None
-            )
+            return connect_sync(self._url, application="holdfast finish")
         except BaseException:
             self._room_sync.release()
             raise
@@ -139,11 +148,37 @@ class Finishing:
 
     async def complete(self, bridge: AsyncBridge, tasks: Sequence[Task[Any]], results: Results) -> None:
         """The fenced end; nothing may come between it and the commit."""
-        _require(await bridge.fetch(self._sql["complete"], _values(tasks, results)), tasks)
+        statement, values = self._sql["complete"], _values(tasks, results)
+        with self._ending():
+            rows = await bridge.fetch(statement, values)
+            if len(rows) < len(tasks):
+                # A statement skips a row of running that somebody else moves meanwhile; a new one finds it.
+                rows += await bridge.fetch(statement, values)
+        _require(rows, tasks)
 
     def complete_sync(self, bridge: SyncBridge, tasks: Sequence[Task[Any]], results: Results) -> None:
         """The same, where calls block."""
-        _require(bridge.fetch(self._sql["complete"], _values(tasks, results)), tasks)
+        statement, values = self._sql["complete"], _values(tasks, results)
+        with self._ending():
+            rows = bridge.fetch(statement, values)
+            if len(rows) < len(tasks):
+                rows += bridge.fetch(statement, values)
+        _require(rows, tasks)
+
+    @contextmanager
+    def _ending(self) -> Iterator[None]:
+        """Note that a fenced statement is under way."""
+        mark = object()
+        self._ending_since[mark] = time.monotonic()
+        try:
+            yield
+        finally:
+            del self._ending_since[mark]
+
+    def _held_up(self) -> bool:
+        """Whether a fenced statement takes so long that more connections would only wait beside it."""
+        began = min(list(self._ending_since.values()), default=None)
+        return began is not None and time.monotonic() - began > HELD_UP_SECONDS
 
 
 class FinishBlock:

@@ -26,6 +26,8 @@ from holdfast.store.tasks import TaskStore
 RECONCILE_AFTER_SECONDS = (0.0, 1.0, 5.0)
 # Beside an old snapshot a look reads all that has ended since: no more than this part of the time goes there.
 RECONCILE_SHARE = 0.02
+# Of tasks in one claim: more than anybody asks for.
+UNBOUNDED = 1 << 30
 
 
 class Intake:
@@ -52,6 +54,8 @@ class Intake:
         self._generation = link.generation
         self._claimer = self._new_claimer()
         self._reconcile_at: list[float] = []
+        # How many tasks the next claim may take at most, after claims that failed.
+        self._claim_max = UNBOUNDED
         self._looked_enough_until = 0.0
 
     @property
@@ -79,18 +83,26 @@ class Intake:
             self.reconcile_soon()
 
     async def claim(self, want: int, free: Callable[[], int]) -> Sequence[Claim] | None:
-        """Up to so many tasks; none where the database could not be asked, after a pause."""
+        """Up to so many tasks; none where the database could not be asked, after a pause.
+
+        A claim that fails is tried again with half as many tasks, so that a few huge payloads, which take
+        longer to send than a statement may last, do not hold up all others for ever.
+        """
+        most = min(want, self._claim_max)
         try:
-            claims = await self._link.use(lambda conn: self._claim(conn, want, free))
+            claims = await self._link.use(lambda conn: self._claim(conn, most, free))
         except LinkLost:
+            self._claim_max = max(1, most // 2)
             now = time.monotonic()
             self._reconcile_at = [now + seconds for seconds in RECONCILE_AFTER_SECONDS]
         except psycopg.Error as error:
             self._listen(StatementFailed("claim", str(error).strip()))
+            self._claim_max = max(1, most // 2)
             # Statements before the one that failed may have claimed something.
             self.reconcile_soon()
         else:
             self._backoff.reset()
+            self._claim_max = min(UNBOUNDED, self._claim_max * 2)
             return claims
         await asyncio.sleep(self._backoff.next())
         return None

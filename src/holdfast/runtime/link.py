@@ -4,6 +4,13 @@ Cancelling a commit that waits for a synchronous standby acknowledges data that 
 a frozen server keeps its TCP connections alive for as long as it likes. So a statement that takes too
 long loses its connection instead: the socket is shut down, and what became of the statement is unknown
 until the caller looks (a fence or a key tells).
+
+A backend that waits for a lock goes on waiting without its client, so each deadline would leave one behind.
+Therefore the server rolls back what has waited for one lock for most of the deadline (`lock_timeout`: nothing
+can have been committed by then), the connection stays, and the statement is tried again. A pooler in
+transaction mode does not pass that setting on. There the statement loses its connection, and nothing more is
+sent while a backend of this name waits for a lock. A backend whose client has gone for another reason is
+ended by the server within seconds (`CLIENT_CHECKED` in store/pool.py).
 """
 
 import asyncio
@@ -16,8 +23,9 @@ from typing import TypeVar
 
 import psycopg
 
-from holdfast.core.events import DatabaseFound, DatabaseLost, Listener
-from holdfast.store.pool import Conn, connect
+from holdfast.core.events import DatabaseFound, DatabaseLost, Listener, StatementDelayed
+from holdfast.store.locks import abandoned_waits
+from holdfast.store.pool import OWN_PATH, Conn, connect
 
 T = TypeVar("T")
 
@@ -25,24 +33,42 @@ DEADLINE_SECONDS = 10.0
 CONNECT_SECONDS = 5.0
 RETRY_SECONDS_MIN = 0.05
 RETRY_SECONDS_MAX = 0.5
+# As shares of the deadline: when a statement is reported as delayed, and how long it may wait for one lock.
+DELAYED = 0.2
+LOCKED = 0.8
 
 
 class LinkLost(Exception):
     """The connection is gone, and nobody knows whether the last statement took effect."""
 
 
+class Blocked(LinkLost):
+    """A statement was rolled back because of another session's lock; those before it took effect."""
+
+
 class Link:
     """A connection to one database, opened when it is needed and again when it was lost."""
 
     def __init__(
-        self, url: str, application: str, listen: Listener, *, deadline_seconds: float = DEADLINE_SECONDS
+        self,
+        url: str,
+        application: str,
+        listen: Listener,
+        *,
+        deadline_seconds: float = DEADLINE_SECONDS,
+        lock_seconds: float | None = None,
     ) -> None:
         self._url = url
         self._application = application
         self._listen = listen
         self._deadline = deadline_seconds
+        self._lock_seconds = deadline_seconds * LOCKED if lock_seconds is None else lock_seconds
         self._conn: Conn | None = None
         self._lost = False
+        # A statement was given up at its deadline, and its backend may still wait for a lock. The reason is
+        # known only on the next connection, so nothing is reported until then.
+        self._abandoned = False
+        self._unreported = ""
         self._turn = asyncio.Lock()
         # Grows with every new connection: what was learnt on an older one may be about another server.
         self.generation = 0
@@ -51,20 +77,49 @@ class Link:
         """Do some work on the connection, alone; `LinkLost` where its outcome is unknown."""
         async with self._turn:
             conn = await self._connected()
-            doing = asyncio.ensure_future(work(conn))
-            done, _ = await asyncio.wait({doing}, timeout=deadline_seconds or self._deadline)
-            if not done:
-                self._cut(conn)
-                await asyncio.wait({doing})
+            doing = asyncio.ensure_future(self._after_the_abandoned(conn, work))
+            late = await self._wait(conn, doing, deadline_seconds or self._deadline)
             try:
                 return doing.result()
+            except psycopg.errors.LockNotAvailable as error:
+                raise Blocked(str(error)) from error
             except psycopg.Error as error:
                 # A server that has become a standby will not write again: the address leads elsewhere now.
                 standby = isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
                 if not conn.closed and not conn.broken and not standby:
                     raise
-                await self._forget(str(error))
-                raise LinkLost(str(error)) from error
+                message = late or str(error)
+                await (self._drop() if self._unreported else self._forget(message))
+                raise LinkLost(message) from error
+
+    async def _wait(self, conn: Conn, doing: "asyncio.Future[T]", seconds: float) -> str:
+        """Until it is done, or its connection is given up; answers why that was."""
+        soon = min(seconds, self._deadline * DELAYED)
+        done, _ = await asyncio.wait({doing}, timeout=soon)
+        if done:
+            return ""
+        self._listen(StatementDelayed(conn.info.parameter_status("application_name") or self._application))
+        done, _ = await asyncio.wait({doing}, timeout=seconds - soon)
+        if done:
+            return ""
+        self._cut(conn)
+        await asyncio.wait({doing})
+        why = f"a statement was not answered within {seconds:g} s"
+        self._unreported = "" if self._abandoned else why
+        self._abandoned = True
+        return why
+
+    async def _after_the_abandoned(self, conn: Conn, work: Callable[[Conn], Awaitable[T]]) -> T:
+        if self._abandoned:
+            blocked = await abandoned_waits(conn)
+            unreported, self._unreported = self._unreported, ""
+            if blocked:
+                raise Blocked("a statement that was given up still waits for a lock")
+            self._abandoned = False
+            if unreported:
+                self._listen(DatabaseLost(unreported))
+                self._listen(DatabaseFound())
+        return await work(conn)
 
     @property
     def busy(self) -> bool:
@@ -86,7 +141,10 @@ class Link:
         if self._conn is not None and not self._conn.closed:
             return self._conn
         try:
-            conn = await asyncio.wait_for(connect(self._url, application=self._application), CONNECT_SECONDS)
+            opening = connect(
+                self._url, application=self._application, lock_seconds=self._lock_seconds, path=OWN_PATH
+            )
+            conn = await asyncio.wait_for(opening, CONNECT_SECONDS)
         except (psycopg.Error, TimeoutError, OSError) as error:
             await self._forget(str(error) or "it did not answer")
             raise LinkLost(str(error) or "the database did not answer in time") from error
@@ -98,6 +156,7 @@ class Link:
         return conn
 
     async def _forget(self, message: str) -> None:
+        self._unreported = ""
         if not self._lost:
             self._lost = True
             self._listen(DatabaseLost(message.strip()))

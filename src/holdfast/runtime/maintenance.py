@@ -15,6 +15,7 @@ import psycopg
 
 from holdfast.core.decide import Policy
 from holdfast.core.events import Listener, StatementFailed
+from holdfast.runtime.clockwatch import ClockWatch
 from holdfast.runtime.link import Backoff, Link, LinkLost
 from holdfast.runtime.options import WorkerOptions
 from holdfast.store.audit import AuditWriter
@@ -31,11 +32,16 @@ from holdfast.store.upkeep import Upkeep
 # A holder that leaves tells nobody, so the others ask now and then.
 ASK_SECONDS_MAX = 5.0
 LOOK_SECONDS = 5.0
+# A tick comes by itself; one that comes because the clock was put forward is noticed by then.
+CLOCK_SECONDS = 1.0
+# A next tick that is not the right one is corrected by then.
+CORRECT_SECONDS = 60.0
 GATES_SECONDS = 2.0
 UPKEEP_SECONDS = 60.0
 # Days and retention are looked at in every so many rounds.
 UPKEEP_WHOLE_EVERY = 10
 UPKEEP_SECONDS_MAX = 3_600.0
+TURN_SECONDS_MAX = 60.0
 # A look that takes a second is taken every twenty: beside an old snapshot it may read millions of dead rows.
 SHARE = 20.0
 CUT_OFF_SECONDS = 0.2
@@ -72,17 +78,31 @@ class Maintenance:
         self._holder = str(uuid4())
         self._holding = False
         self._renew_at = 0.0
-        self._link = Link(options.url, f"holdfast {options.name} maintenance", listen)
+        self._link = Link(
+            options.url,
+            f"holdfast {options.name} maintenance",
+            listen,
+            deadline_seconds=options.statement_seconds,
+        )
         self._gates = Gates(store.settings, listen)
         self._operator = Operator(store.settings, listen, by="maintenance")
         self._upkeep = Upkeep(store.settings, listen)
-        self._slow_link = Link(options.url, f"holdfast {options.name} upkeep", listen)
+        self._slow_link = Link(
+            options.url, f"holdfast {options.name} upkeep", listen, deadline_seconds=UPKEEP_SECONDS_MAX
+        )
         self._stirred = ""
         self._schedules = Schedules(store.settings, listen)
         self._followups = Followups(store.settings, listen)
         self._drivers = Drivers(store.settings, listen)
         self._audit = AuditWriter(store.settings, listen)
+        # A little shorter than the workers' own: what a dead tree held is taken back as soon as it may be.
+        self._lease = max(1.0, options.lease_seconds * 0.8)
+        self._clock_watch = ClockWatch(
+            store.settings, self._schedules, self._gates, listen, options.lease_seconds
+        )
         self._chores = (
+            ("clock", self._tick),
+            ("correct", self._correct),
             ("wake", self._wake),
             ("release", self._release),
             ("look", self._look),
@@ -96,15 +116,13 @@ class Maintenance:
         self._ask_held_at = 0.0
         # Chores for which the last look saw a cause.
         self._called_for: frozenset[str] = frozenset()
-        # A little shorter than the workers' own: what a dead tree held is taken back as soon as it may be.
-        self._lease = max(1.0, options.lease_seconds * 0.8)
 
     async def run(self) -> None:
         """For ever; an unreachable database is waited for."""
         backoff = Backoff()
         while True:
             try:
-                pause = await self._link.use(self.turn, deadline_seconds=60.0)
+                pause = await self._link.use(self.turn, deadline_seconds=TURN_SECONDS_MAX)
                 backoff.reset()
             except LinkLost:
                 self._renew_at = 0.0
@@ -127,7 +145,7 @@ class Maintenance:
                 continue
             work = self._upkeep.often if rounds % UPKEEP_WHOLE_EVERY else self._upkeep.run
             try:
-                await self._slow_link.use(work, deadline_seconds=UPKEEP_SECONDS_MAX)
+                await self._slow_link.use(work)
                 rounds += 1
             except LinkLost:
                 pass
@@ -145,19 +163,29 @@ class Maintenance:
         """Do what is due, if these chores are ours; answers in how many seconds to come again."""
         if self._clock() >= self._renew_at:
             held_before = self._holding
+            # Before it is known that a lease has ended: perhaps the clock was put forward.
+            await self._clock_watch.look(conn)
             self._holding, ends_in = await self._store.take_maintenance(conn, self._holder, self._lease)
             if not self._holding:
+                self._clock_watch.on_maintenance_lost()
+                # What whoever does the chores could not fire.
+                await self._schedules.fire(conn, failed=True)
                 return min(ends_in, ASK_SECONDS_MAX) + random.uniform(0.05, 0.3)
             if not held_before:
-                await self._gates.restart(conn)
+                await self._clock_watch.on_maintenance_gained(conn)
+                self._due["correct"] = 0.0
             self._renew_at = self._clock() + self._lease / 3
         next_look = self._renew_at
+        blocked: psycopg.errors.LockNotAvailable | None = None
         for chore, work in self._chores:
             if self._due[chore] <= self._clock():
                 # Set first: a chore that is cut off comes back soon.
                 self._due[chore] = self._clock() + CUT_OFF_SECONDS
                 try:
                     self._due[chore] = self._clock() + await work(conn)
+                except psycopg.errors.LockNotAvailable as error:
+                    # The other chores go on; what holds this one up is told by the link.
+                    blocked = error
                 except psycopg.Error as error:
                     if conn.closed:
                         raise
@@ -165,7 +193,23 @@ class Maintenance:
                     self._listen(StatementFailed(f"maintenance: {chore}", str(error).strip()))
                     self._due[chore] = self._clock() + FAILED_SECONDS
             next_look = min(next_look, self._due[chore])
+        if blocked is not None:
+            raise blocked
         return max(0.05, next_look - self._clock())
+
+    async def _tick(self, conn: Conn) -> float:
+        """Fire the ticks that have come, by the database's clock; answers when to read it again."""
+        pulse = await self._clock_watch.pulse(conn)
+        if await self._clock_watch.correct_after_step(conn):
+            return AGAIN_SECONDS
+        tick = pulse.next_tick_seconds
+        if tick is not None and tick <= 0:
+            await self._schedules.fire(conn)
+        return CLOCK_SECONDS if tick is None else max(CUT_OFF_SECONDS, min(CLOCK_SECONDS, tick))
+
+    async def _correct(self, conn: Conn) -> float:
+        await self._schedules.correct(conn)
+        return CORRECT_SECONDS
 
     async def _wake(self, conn: Conn) -> float:
         """Look what there is to do and do the least of it; answers when to look again."""
@@ -175,7 +219,7 @@ class Maintenance:
         if asked:
             self._held = bool(pending.held)
             self._ask_held_at = self._clock() + SHARE * (self._clock() - began)
-        tick, lease_ends = pending.next_tick_seconds, pending.lease_ends_seconds
+        lease_ends = pending.lease_ends_seconds
         lost = lease_ends is not None and lease_ends <= 0
         causes = {
             "release": pending.followups,
@@ -189,15 +233,13 @@ class Maintenance:
             # Those that are at it already keep their pace; a lost worker is not waited for.
             if self._due[chore] == WHEN_ASKED or (lost and chore == "look"):
                 self._due[chore] = 0.0
-        if tick is not None and tick <= 0:
-            await self._schedules.fire(conn)
         if pending.unsealed:
             await self._audit.seal(conn)
         for plan_id in pending.undriven:
             await self._drivers.begin(conn, plan_id)
         # A lease is over a moment after its end.
         lost_in = WAKE_SECONDS if lease_ends is None else lease_ends + 0.05
-        return max(CUT_OFF_SECONDS, min(WAKE_SECONDS, lost_in, WAKE_SECONDS if tick is None else tick))
+        return max(CUT_OFF_SECONDS, min(WAKE_SECONDS, lost_in))
 
     def _again(self, chore: str, seconds: float) -> float:
         """Come back at this pace as long as there is a cause, and then when asked."""
@@ -208,9 +250,13 @@ class Maintenance:
 
     async def _look(self, conn: Conn) -> float:
         """Take back what lost workers hold, and what is long past its deadline."""
+        # Whoever seems to be silent may only have been left behind by the clock.
+        await self._clock_watch.look(conn)
+        await self._clock_watch.correct_after_step(conn)
         began = self._clock()
         while True:
-            taken = await self._store.reclaim(conn, self._policy, limit=RECLAIM_LIMIT)
+            forward = self._clock_watch.forward
+            taken = await self._store.reclaim(conn, self._policy, limit=RECLAIM_LIMIT, forward=forward)
             if len(taken.accepted) < RECLAIM_LIMIT:
                 # It reads whatever was held since the oldest snapshot; a lost worker is not waited for.
                 return self._again("look", max(LOOK_SECONDS, SHARE * (self._clock() - began)))

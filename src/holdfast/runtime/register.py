@@ -11,8 +11,9 @@ from holdfast.core.events import StatementFailed
 from holdfast.core.handler import Handlers
 from holdfast.runtime.link import Backoff, Link, LinkLost
 from holdfast.runtime.options import WorkerOptions
+from holdfast.store.declarations import Declarations
 from holdfast.store.limits import CODE, Limits
-from holdfast.store.pool import Conn
+from holdfast.store.pool import Conn, not_allowed
 from holdfast.store.schedules import Schedules
 from holdfast.store.tasks import TaskStore
 
@@ -20,13 +21,14 @@ from holdfast.store.tasks import TaskStore
 async def register(
     link: Link, store: TaskStore, worker: str, options: WorkerOptions, handlers: Handlers
 ) -> float:
-    """Make its kinds' limits and schedules known, then the worker, however long the database is away.
+    """Make its kinds, their limits and schedules known, then the worker, however long the database is away.
 
     Answers from when on its lease counts, in monotonic seconds.
     """
     declared = [limit for handler in handlers.values() for limit in handler.limits()]
     limits = Limits(store.settings, store.listen, by=CODE)
     schedules = Schedules(store.settings, store.listen, by=CODE)
+    kinds = Declarations(store.settings)
 
     async def enter(conn: Conn) -> None:
         # Of an earlier try the answer may have been lost, and not the row.
@@ -41,16 +43,25 @@ async def register(
             )
 
     async def until_done(what: str, work: Callable[[Conn], Awaitable[None]]) -> None:
+        async def with_rights(conn: Conn) -> None:
+            try:
+                await work(conn)
+            except psycopg.errors.InsufficientPrivilege as error:
+                # No wait grants a right: the process ends.
+                raise not_allowed(conn, options.url, error) from error
+
         backoff = Backoff()
         while True:
             try:
-                return await link.use(work)
+                return await link.use(with_rights)
             except LinkLost:
                 await asyncio.sleep(backoff.next())
             except psycopg.Error as error:
                 store.listen(StatementFailed(what, str(error).strip()))
                 await asyncio.sleep(backoff.next() * 10)
 
+    # First of all: what a task fails with is shown as its kind says.
+    await until_done("declare kinds", lambda conn: kinds.declare(conn, handlers.values()))
     await until_done("declare limits", lambda conn: limits.declare(conn, declared))
     await until_done("declare schedules", lambda conn: schedules.declare(conn, handlers.values()))
     began = time.monotonic()

@@ -31,7 +31,11 @@ class Renewals:
         self._children = children
         self._lost = lost
         # A connection to itself: nothing may make it wait.
-        self._link = Link(options.url, f"holdfast {options.name} leases", store.listen)
+        # An answer that comes after the lease has ended is worth nothing.
+        seconds = max(1.0, options.lease_seconds / 3)
+        self._link = Link(
+            options.url, f"holdfast {options.name} leases", store.listen, deadline_seconds=seconds
+        )
 
     async def run(self) -> None:
         """Renew at a third of the lease, and sooner after a failure."""
@@ -67,11 +71,8 @@ class Renewals:
             return
         sent_at = time.monotonic()
         workers = [child.worker for child in children]
-        # An answer that comes after the lease has ended is worth nothing.
-        seconds = max(1.0, self._options.lease_seconds / 3)
         renewed = await self._link.use(
-            lambda conn: self._store.renew(conn, workers, self._options.lease_seconds),
-            deadline_seconds=seconds,
+            lambda conn: self._store.renew(conn, workers, self._options.lease_seconds)
         )
         for child in children:
             if child.worker in renewed:

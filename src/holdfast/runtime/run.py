@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from holdfast.core.handler import Handler, Task
-from holdfast.core.outcome import Failed, Outcome
+from holdfast.core.outcome import Failed, Finished, Outcome
 from holdfast.core.task import Claim
 from holdfast.runtime.solo import SoloRun
 
@@ -23,9 +23,11 @@ class Run:
 
     claim: Claim
     handler: Handler
-    slot: int | None
     began_at: float
     deadline_at: float
+    # How many slots, and places for items of bulk calls, it gives back when it ends.
+    slots: int = 0
+    items: int = 0
     task: Task[Any] | None = None
     doing: "asyncio.Task[None] | None" = None
     solo: SoloRun | None = None
@@ -34,6 +36,13 @@ class Run:
     # The bulk call that it is in, and how many share its time.
     call: Call | None = None
     mates: int = 1
+    # How a process of its own ended, while this waits for its turn to be settled.
+    outcome: Outcome | Finished | None = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What the claim is known by."""
+        return self.claim.id, self.claim.fence
 
 
 def cancellable(run: Run) -> bool:

@@ -3,7 +3,7 @@
 import asyncio
 import contextvars
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -19,7 +19,7 @@ from holdfast.runtime.execute import (
     overdue,
     prepare,
 )
-from holdfast.runtime.flight import ITEMS_MAX, FlightRecord
+from holdfast.runtime.flight import ITEMS_MAX, FlightRecord, RunMode
 from holdfast.runtime.run import Run, cancellable, unless_told
 from holdfast.runtime.solo import Died, NotStarted, SoloRun, SoloServer
 
@@ -44,12 +44,16 @@ class Runs:
     ) -> None:
         self._freed = freed
         self._flight = flight
-        self._free = list(reversed(range(flight.slots)))
-        self._free_items = list(reversed(range(flight.slots, flight.slots + ITEMS_MAX)))
+        self._free = flight.slots
+        self._free_items = ITEMS_MAX
         self._calls: set[BulkCall] = set()
         self._solo = solo
         self._suspects = asyncio.Semaphore(max(SUSPECTS_MIN, min(SUSPECTS_MAX, flight.slots // 2)))
         self._queued_suspects = 0
+        # One suspect at a time is between the end of its handler and its settle, so that an executor that
+        # dies there accuses no other one.
+        self._ending = asyncio.Lock()
+        self._unsettled: dict[tuple[str, int], asyncio.Event] = {}
         self._timeout = timeout_seconds
         self._finisher = finisher
         self._ended = ended
@@ -63,12 +67,12 @@ class Runs:
     @property
     def free(self) -> int:
         """Slots without a handler, less the suspects that wait for their turn: nobody hoards those."""
-        return max(0, len(self._free) - self._queued_suspects)
+        return max(0, self._free - self._queued_suspects)
 
     @property
     def items(self) -> int:
         """How many items the next bulk call may have."""
-        return len(self._free_items)
+        return self._free_items
 
     def __len__(self) -> int:
         return len(self._running)
@@ -86,24 +90,25 @@ class Runs:
         now = time.monotonic()
         if claim.alone:
             # A suspect takes no slot: it waits for its turn among the few that run alone.
-            run = Run(claim, handler, None, now, float("inf"), solo=SoloRun())
+            run = Run(claim, handler, now, float("inf"), solo=SoloRun())
             self._running.add(run)
             self._queued_suspects += 1
             run.doing = self._task(run, self._run_suspect(run))
             return
-        slot = self._free.pop()
-        run = Run(claim, handler, slot, now, now + self.seconds(claim, handler))
+        self._free -= 1
+        run = Run(claim, handler, now, now + self.seconds(claim, handler), slots=1)
         self._running.add(run)
         if handler.isolation is Isolation.PROCESS:
             run.solo = SoloRun()
-            run.doing = self._task(run, self._run_alone(run))
+            run.doing = self._task(run, self._run_apart(run))
             return
+        # Recorded before its payload is read: that, too, may be the end of this process.
+        self._flight.start(claim.id, claim.fence, run.deadline_at)
         task = prepare(handler, claim, self._finisher)
         if isinstance(task, Failed):
             self._end(run, task)
             return
         run.task = task
-        self._flight.start(slot, claim.id, claim.fence, run.deadline_at)
         if handler.awaits:
             run.doing = self._loop.create_task(self._run_async(run), context=self._context.copy())
         else:
@@ -112,14 +117,16 @@ class Runs:
     def start_bulk(self, claims: Sequence[Claim], handler: Handler) -> None:
         """Call a bulk handler with all of these; a payload that cannot be read fails by itself."""
         now = time.monotonic()
-        call_slot = self._free.pop()
+        self._free -= 1
+        self._free_items -= len(claims)
         runs = []
         for claim in claims:
             own = now + claim.timeout_seconds if claim.timeout_seconds else float("inf")
-            run = Run(claim, handler, self._free_items.pop(), now, own, mates=len(claims))
+            run = Run(claim, handler, now, own, items=1, mates=len(claims))
             self._running.add(run)
             task = prepare(handler, claim, self._finisher)
             if isinstance(task, Failed):
+                self._flight.start(claim.id, claim.fence, float("inf"), RunMode.BULK_ITEM)
                 self._end(run, task)
                 continue
             run.task = task
@@ -129,14 +136,14 @@ class Runs:
         for run in runs:
             run.call = call
         self._calls.add(call)
-        call.doing = self._loop.create_task(self._call(call, call_slot), context=self._context.copy())
+        call.doing = self._loop.create_task(self._call(call), context=self._context.copy())
 
-    async def _call(self, call: BulkCall, slot: int) -> None:
+    async def _call(self, call: BulkCall) -> None:
         try:
             await call.work()
         finally:
             self._calls.discard(call)
-            self._free.append(slot)
+            self._free += 1
             self._freed()
 
     def _end_item(self, run: Run, outcome: Outcome) -> None:
@@ -188,6 +195,12 @@ class Runs:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._empty.wait(), seconds)
 
+    def settled(self, keys: Collection[tuple[str, int]]) -> None:
+        """The outcomes of these claims are written, or were refused."""
+        self._flight.clear(keys)
+        for key in self._unsettled.keys() & keys:
+            self._unsettled.pop(key).set()
+
     def abandon(self) -> list[Run]:
         """What still runs, for whoever gives it back; its end will not be told any more."""
         left = list(self._running)
@@ -202,7 +215,7 @@ class Runs:
         try:
             await work
         except asyncio.CancelledError:
-            self._end(run, run.told or cancelled_itself())
+            self._end(run, run.outcome or run.told or cancelled_itself())
         except BaseException as error:  # noqa: BLE001 (the last resort)
             self._end(run, run.told or ended_by(error))
 
@@ -240,11 +253,22 @@ class Runs:
             self._queued_suspects -= 1
             self._freed()
         try:
-            await self._run_alone(run)
+            run.outcome = await self._apart(run)
+            # Its handler has ended, so that its time cannot run out any more.
+            run.deadline_at = float("inf")
+            async with self._ending:
+                settled = self._unsettled[run.key] = asyncio.Event()
+                self._end(run, run.outcome)
+                if run.key in self._unsettled:
+                    await settled.wait()
         finally:
             self._suspects.release()
 
-    async def _run_alone(self, run: Run) -> None:
+    async def _run_apart(self, run: Run) -> None:
+        self._end(run, await self._apart(run))
+
+    async def _apart(self, run: Run) -> Outcome | Finished:
+        """How the task ends in a process of its own."""
         assert run.solo is not None, "it runs in a process"
         seconds = self.seconds(run.claim, run.handler)
 
@@ -254,26 +278,30 @@ class Runs:
         # Loading the app and forking take a while, and are not the handler's time.
         run.deadline_at = time.monotonic() + seconds + SOLO_START_SECONDS
         run.solo.started = started
+        # Recorded before the process starts, because its handler may run before we learn of it. This process
+        # enforces the deadline, so the record has none.
+        self._flight.start(*run.key, float("inf"), RunMode.OWN_PROCESS)
         answer = await self._solo.run(run.claim, run.solo)
         if isinstance(answer, Died):
-            self._end(run, run.told or WorkerLost(alone=True, how=answer.how))
-        elif isinstance(answer, NotStarted):
+            return run.told or WorkerLost(alone=True, how=answer.how)
+        if isinstance(answer, NotStarted):
+            self._flight.clear([run.key])
             # Whatever is wrong may take a moment to mend; the task is not to blame.
             await asyncio.sleep(NOT_STARTED_SECONDS)
-            self._end(run, run.told or Released(Release.COLLATERAL))
-        elif isinstance(answer, Finished):
-            self._end(run, answer)
-        else:
-            self._end(run, unless_told(run, answer))
+            return run.told or Released(Release.COLLATERAL)
+        return answer if isinstance(answer, Finished) else unless_told(run, answer)
 
     def _end(self, run: Run, outcome: Outcome | Finished) -> None:
         if run.task is not None and run.task.settled and not isinstance(outcome, Finished):
             outcome = Finished(outcome)
-        if run.slot is not None and run.slot >= self._flight.slots:
-            self._free_items.append(run.slot)
-        elif run.slot is not None:
-            self._flight.end(run.slot)
-            self._free.append(run.slot)
+        self._free += run.slots
+        self._free_items += run.items
+        if isinstance(outcome, Finished):
+            # Its handler's own commit settled it.
+            self.settled([run.key])
+        elif not isinstance(outcome, Released):
+            # A handler that was stopped to be given back has not ended by itself.
+            self._flight.end(run.claim.id, run.claim.fence)
         if run in self._running:
             # Otherwise it was given back meanwhile.
             self._running.discard(run)

@@ -5,11 +5,12 @@ lost it is settled again, and history and attempts tell what had landed.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import psycopg
 
 from holdfast.core.events import Listener, StatementFailed, TasksSettling
+from holdfast.runtime.flight import UNSETTLED_MAX
 from holdfast.runtime.link import Backoff, Link, LinkLost
 from holdfast.store.settle import Settled, Settlement
 from holdfast.store.tasks import TaskStore
@@ -19,9 +20,16 @@ GATHER_SECONDS = 0.003
 
 
 class Settling:
-    """The queue of verdicts of one executor."""
+    """The verdicts of one executor; `written` is told of each group that the database acknowledged."""
 
-    def __init__(self, store: TaskStore, link: Link, listen: Listener) -> None:
+    def __init__(
+        self,
+        store: TaskStore,
+        link: Link,
+        listen: Listener,
+        written: Callable[[Sequence[Settlement]], None],
+    ) -> None:
+        self._written = written
         self._store = store
         self._link = link
         self._listen = listen
@@ -42,6 +50,11 @@ class Settling:
         if len(self._waiting) == 1:
             self._there.set()
             self._quiet.clear()
+
+    @property
+    def full(self) -> bool:
+        """So many verdicts wait to be written that no more tasks are to be started."""
+        return len(self._waiting) >= UNSETTLED_MAX
 
     def pending(self) -> list[Settlement]:
         """Verdicts that are not known to be written."""
@@ -65,6 +78,7 @@ class Settling:
             settled = await self._write(group)
             self._writing = ()
             self.accepted += len(settled.accepted)
+            self._written(group)
             if not self._waiting:
                 self._quiet.set()
 

@@ -20,6 +20,7 @@ from holdfast.core.events import (
     ExecutorStarted,
     HandlersOverdue,
     LeaseAtRisk,
+    StatementDelayed,
     StatementFailed,
     WorkerLeaving,
 )
@@ -125,6 +126,8 @@ class Supervisor:
                     self._ready(child, message.values)
                 case Report.RECYCLE:
                     self._errands.send(self._recycle(child))
+                case Report.DELAYED:
+                    self._listen(StatementDelayed(str(message.values["application"])))
                 case _:
                     raise AssertionError(f"{message.word} is not a report")
 
@@ -269,8 +272,8 @@ class Supervisor:
         if child.leaving is not Leaving.LEASE_LOST:
             self._listen(LeaseAtRisk(child.worker, lost=False))
             self._send_away(child, Leaving.LEASE_LOST)
-            # Whatever is still at work shortly before the end is ended.
-            child.leave_by = min(child.leave_by, max(child.lease_until - margin / 4, now + STOP_SECONDS / 2))
+            # Results are kept while the lease holds; what is still at work shortly before its end is ended.
+            child.leave_by = max(child.lease_until - margin / 4, now + STOP_SECONDS / 2)
 
     def _wake(self) -> None:
         for child in self._children:

@@ -1,11 +1,13 @@
 """How each kind is judged in one executor: by its handler's options, else by the worker's."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from holdfast.core.decide import MAX_ATTEMPTS_DEFAULT, Policy, Verdict, decide
-from holdfast.core.handler import Handler, Handlers
-from holdfast.core.outcome import Outcome
-from holdfast.core.redact import redact, secrets_in
+from holdfast.core.failure import kept
+from holdfast.core.handler import Handlers
+from holdfast.core.outcome import Cancel, Outcome
+from holdfast.core.redact import secrets_in
 from holdfast.core.task import Claim
 
 
@@ -19,11 +21,21 @@ class Verdicts:
 
     def of(self, claim: Claim, outcome: Outcome) -> Verdict:
         """What an outcome means for a task; what its kind calls secret goes no further than here."""
-        verdict = decide(claim, outcome, self._policy(claim.kind))
-        if verdict.failure is None and verdict.reason is None:
-            return verdict
         handler = self._handlers.get(claim.kind)
-        return verdict if handler is None or not handler.secrets else _without(verdict, claim, handler)
+        return self.without(claim, outcome, handler.secrets if handler else ())
+
+    def without(self, claim: Claim, outcome: Outcome, fields: Collection[str] | None) -> Verdict:
+        """The same, without the values of these fields of the payload; of all of them where that is None."""
+        verdict = decide(claim, outcome, self._policy(claim.kind))
+        # Any other reason is a word of ours.
+        said = outcome.reason if isinstance(outcome, Cancel) else None
+        if (verdict.failure is None and said is None) or (fields is not None and not fields):
+            return verdict
+        secrets = secrets_in(claim.payload, fields)
+        failure = verdict.failure and verdict.failure.without(secrets)
+        return replace(
+            verdict, failure=failure, reason=verdict.reason if said is None else kept(said, secrets=secrets)
+        )
 
     def told(self) -> dict[str, object]:
         """The same for the supervisor, which must judge for executors that have died."""
@@ -44,11 +56,3 @@ class Verdicts:
             attempts = self._max_attempts
             policy = self._policies[kind] = handler.policy(attempts) if handler else Policy(attempts)
         return policy
-
-
-def _without(verdict: Verdict, claim: Claim, handler: Handler) -> Verdict:
-    """The verdict without the secrets of the payload."""
-    secrets = secrets_in(claim.payload, handler.secrets)
-    failure = verdict.failure and verdict.failure.without(secrets)
-    reason = verdict.reason and redact(verdict.reason, secrets)
-    return replace(verdict, failure=failure, reason=reason)

@@ -24,6 +24,7 @@ class Report(StrEnum):
 
     READY = "ready"  # registered, and about to claim
     RECYCLE = "recycle"  # it has done its share, or lived its time
+    DELAYED = "delayed"  # a statement takes long
 
 
 Word: TypeAlias = Order | Report

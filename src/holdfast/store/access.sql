@@ -1,16 +1,25 @@
 -- Tokens of the HTTP API, and the answers that it keeps for those who ask again.
 
+-- name: lock_tokens
+-- Until the commit nobody else makes a token. An advisory lock could be held by any login.
+lock table holdfast.api_tokens in share row exclusive mode;
+
+
+-- name: token_named
+select t.id from holdfast.api_tokens t where t.name = %(name)s::text and t.revoked_at is null limit 1;
+
+
 -- name: create_token
-insert into holdfast.api_tokens (id, name, role, secret_hash, created_at, created_by, expires_at)
+insert into holdfast.api_tokens (id, name, role, secret_hash, created_at, created_by, expires_at, queues, kinds)
 values (
     %(id)s::text, %(name)s::text, %(role)s::text, %(hash)s::bytea, now(), %(by)s::text,
-    now() + make_interval(secs => %(expires_seconds)s::double precision)
+    now() + make_interval(secs => %(expires_seconds)s::double precision), %(queues)s::text[], %(kinds)s::text[]
 )
 returning created_at, expires_at;
 
 
 -- name: tokens
-select t.id, t.name, t.role, t.created_at, t.created_by, t.expires_at, t.last_used_at, t.revoked_at, t.revoked_by
+select t.id, t.name, t.role, t.created_at, t.created_by, t.expires_at, t.last_used_at, t.revoked_at, t.revoked_by, t.queues, t.kinds
 from holdfast.api_tokens t
 order by t.revoked_at is not null, t.created_at desc
 limit %(limit)s;
@@ -18,7 +27,7 @@ limit %(limit)s;
 
 -- name: token
 -- What is known of a token, whose secret must still be compared.
-select t.name, t.role, t.secret_hash, t.expires_at <= now() as expired, t.revoked_at is not null as revoked
+select t.name, t.role, t.secret_hash, t.expires_at <= now() as expired, t.revoked_at is not null as revoked, t.queues, t.kinds
 from holdfast.api_tokens t
 where t.id = %(id)s::text;
 
@@ -86,6 +95,20 @@ where s.secret_hash = %(hash)s::bytea
     and t.revoked_at is null and (t.expires_at is null or t.expires_at > now());
 
 
+-- name: good_credentials
+-- Which of the presented tokens and session cookies are good now, and whose they are.
+select t.secret_hash, false as session, t.id, t.name, t.role
+from holdfast.api_tokens t
+where t.id = any(%(tokens)s::text[]) and t.revoked_at is null and (t.expires_at is null or t.expires_at > now())
+union all
+select s.secret_hash, true, t.id, t.name, t.role
+from holdfast.api_sessions s
+join holdfast.api_tokens t on t.id = s.token
+where s.secret_hash = any(%(sessions)s::bytea[])
+    and s.expires_at > now() and s.seen_at > now() - make_interval(secs => %(idle)s::double precision)
+    and t.revoked_at is null and (t.expires_at is null or t.expires_at > now());
+
+
 -- name: session_seen
 -- At most once a minute.
 update holdfast.api_sessions s
@@ -95,6 +118,17 @@ where s.secret_hash = %(hash)s::bytea and s.seen_at < now() - interval '1 minute
 
 -- name: end_session
 delete from holdfast.api_sessions s where s.secret_hash = %(hash)s::bytea;
+
+
+-- name: end_oldest_sessions
+-- All but the newest sessions of a token.
+delete from holdfast.api_sessions s
+where s.secret_hash in (
+    select o.secret_hash from holdfast.api_sessions o
+    where o.token = %(token)s::text
+    order by o.begun_at desc, o.secret_hash
+    offset %(keep)s
+);
 
 
 -- name: prune_sessions

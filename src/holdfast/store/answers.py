@@ -20,7 +20,7 @@ class Answer:
 
 
 class Answers:
-    """The answers of one installation, by who asked and the key that they asked with."""
+    """The answers of one installation, by the id of the token that asked and the key that it asked with."""
 
     def __init__(self, settings: Settings) -> None:
         self._sql = load("access.sql", settings.schema_name)

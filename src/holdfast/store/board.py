@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from holdfast.config import Settings
-from holdfast.store.browse import QueueView
+from holdfast.store.browse import QUEUES_MAX, QueueView
 from holdfast.store.pool import Conn
 from holdfast.store.samples import EXACT_MAX, Samples
 from holdfast.store.sql import load
@@ -220,5 +220,6 @@ async def note_queues(conn: Conn, settings: Settings) -> None:
         "waiting": [ready + behind for ready, _, behind in counted.values()],
         "oldest": [sample.oldest_seconds(name) for name in counted],
         "counted_at": sample.at,
+        "queues_max": QUEUES_MAX,
     }
     await conn.execute(load("board.sql", settings.schema_name)["note_queues"], values)

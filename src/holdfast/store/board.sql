@@ -32,6 +32,9 @@ insert into holdfast.queue_minutes (minute, queue, waiting, oldest_seconds, coun
 select date_trunc('minute', now()), n.queue, coalesce(c.waiting, 0), c.oldest, %(counted_at)s::timestamptz
 from names n
 left join counted c on c.queue = n.queue
+-- Somebody may have made up thousands of names.
+order by coalesce(c.waiting, 0) desc, n.queue
+limit %(queues_max)s::integer
 on conflict do nothing;
 
 

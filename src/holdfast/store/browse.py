@@ -14,6 +14,8 @@ from holdfast.store.sql import load
 
 T = TypeVar("T")
 WORKERS_MAX = 1_000
+QUEUES_MAX = 500
+ATTEMPTS_MAX = 200
 # For one page no more than these are looked at: nobody who asks has millions searched for a rare one.
 LOOK = 20_000
 _LISTS: Mapping[State | None, str] = {
@@ -184,18 +186,32 @@ class Browser:
         return Found(items) if edge is None else Found(items, edge[0], partial=True)
 
     async def attempts(self, conn: Conn, task_id: str) -> list[AttemptView]:
-        """Every claim of a task that ended otherwise than in success."""
-        cursor = await conn.execute(self._sql["attempts"], {"id": task_id})
+        """The latest claims of a task that ended otherwise than in success."""
+        cursor = await conn.execute(self._sql["attempts"], {"id": task_id, "limit": ATTEMPTS_MAX})
         return [AttemptView(*row) for row in await cursor.fetchall()]
 
+    async def count_attempts(self, conn: Conn, task_id: str) -> int:
+        """How many such claims there are, as far as they are counted."""
+        values = {"id": task_id, "most": EXACT_MAX}
+        row = await (await conn.execute(self._sql["count_attempts"], values)).fetchone()
+        assert row is not None, "a count always answers"
+        counted: int = row[0]
+        return counted
+
     async def queues(self, conn: Conn) -> list[QueueView]:
-        """Every queue that holds something, is paused or is served."""
-        cursor = await conn.execute(self._sql["queues"], {"most": EXACT_MAX})
-        found = [QueueView(*row) for row in await cursor.fetchall()]
+        """Every queue that holds something, is paused or is served, as far as a list goes."""
+        return (await self.some_queues(conn))[0]
+
+    async def some_queues(self, conn: Conn) -> tuple[list[QueueView], bool]:
+        """The same, and whether there are more: those that workers of ours serve come first."""
+        values = {"most": EXACT_MAX, "queues_max": QUEUES_MAX}
+        rows = await (await conn.execute(self._sql["queues"], values)).fetchall()
+        is_partial = len(rows) > QUEUES_MAX
+        found = [QueueView(*row) for row in rows[:QUEUES_MAX]]
         if all(max(view.ready, view.scheduled, view.behind) <= EXACT_MAX for view in found):
-            return found
+            return found, is_partial
         sample = await self._samples.queues(conn)
-        return [_with_sample(view, sample) for view in found]
+        return [_with_sample(view, sample) for view in found], is_partial
 
     async def workers(self, conn: Conn) -> list[WorkerView]:
         """Every executor that is known, as far as a list goes."""

@@ -27,15 +27,40 @@ where i.inhparent = 'holdfast.task_history'::regclass
     and right(c.relname, 8) >= to_char(now() at time zone 'utc', 'YYYYMMDD');
 
 
--- name: rights
+-- name: login
+-- Who is connected, whether the tables are theirs, and which of the roles of `holdfast migrate --grants` they have.
 select
-    (select has_schema_privilege(c.relnamespace, 'usage') from pg_class c where c.oid = 'holdfast.tasks'::regclass),
-    coalesce((
-        select bool_and(has_table_privilege(quote_ident(t.schemaname) || '.' || quote_ident(t.tablename), 'select, insert, update, delete'))
-        from pg_tables t
-        where t.schemaname = (select n.nspname from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = 'holdfast.tasks'::regclass)
-            and t.tablename in ('tasks', 'ready', 'waiting', 'running', 'workers')
-    ), false) and has_table_privilege('holdfast.releases', 'insert') and has_table_privilege('holdfast.queue_minutes', 'insert, delete');
+    session_user,
+    exists (
+        select from pg_class c
+        join pg_namespace n on n.oid = c.relnamespace
+        where n.nspname = %(schema)s and c.relname = 'tasks' and pg_has_role(session_user, c.relowner, 'member')
+    ),
+    array(
+        select r.rolname::text from pg_roles r
+        where r.rolname in ('holdfast_enqueuer', 'holdfast_worker', 'holdfast_api', 'holdfast_operator') and pg_has_role(session_user, r.oid, 'member')
+        order by r.rolname
+    );
+
+
+-- name: api_logins
+-- Logins of API processes whose tokens the database does not believe: see the function proven_identity.
+select distinct a.usename::text
+from pg_stat_activity a
+where a.datname = current_database()
+    and a.application_name = 'holdfast api'
+    and not pg_has_role(a.usesysid, (select c.relowner from pg_class c where c.oid = 'holdfast.tasks'::regclass), 'member')
+    and not exists (select from pg_roles r where r.rolname = 'holdfast_api' and pg_has_role(a.usesysid, r.oid, 'member'))
+order by 1;
+
+
+-- name: tokens_of_one_name
+select t.name, count(*) from holdfast.api_tokens t
+where t.revoked_at is null
+group by t.name
+having count(*) > 1
+order by t.name
+limit 5;
 
 
 -- name: stuck
@@ -44,4 +69,34 @@ select
     (select count(*) from holdfast.workers w where w.lost_at is null and w.lease_expires_at < now() - interval '10 s'),
     (select count(*) from holdfast.running r where not exists (select from holdfast.workers w where w.id = r.worker)),
     (select count(*) from holdfast.buckets b where b.parked_at is not null),
-    (select m.expires_at from holdfast.maintenance m limit 1);
+    (select m.expires_at > now() from holdfast.maintenance m limit 1);
+
+
+-- name: misplaced
+-- Tasks whose row in ready, waiting or running is missing, is not the only one, or differs from what they say, and such rows
+-- of tasks that are gone. One statement sees one moment, so a task that moves meanwhile is not among them. Full joins,
+-- because they leave a planner with old statistics no way but one pass over each table.
+select
+    coalesce(t.id, r.id, w.id, u.id)::text,
+    case
+        when t.id is null then 'no_task'
+        when t.mark is not null then 'marked'
+        when num_nonnulls(r.id, w.id, u.id) = 0 then 'no_row'
+        when num_nonnulls(r.id, w.id, u.id) > 1 then 'several'
+        else 'different'
+    end
+from holdfast.tasks t
+full join holdfast.ready r on r.id = t.id
+full join holdfast.waiting w on w.id = coalesce(t.id, r.id)
+full join holdfast.running u on u.id = coalesce(t.id, r.id, w.id)
+where t.id is null
+    or num_nonnulls(r.id, w.id, u.id) <> case when t.mark is null then 1 else 0 end
+    or r.id is not null and (r.queue, r.priority, r.run_at) is distinct from (t.queue, t.priority, t.run_at)
+limit %(limit)s;
+
+
+-- name: in_one_pass
+-- For the length of a transaction: tables are read whole, once each, and a statement ends after so many milliseconds, if any.
+select
+    set_config('enable_seqscan', 'on', true), set_config('enable_nestloop', 'off', true), set_config('work_mem', '64MB', true),
+    case when %(milliseconds)s::integer > 0 then set_config('statement_timeout', %(milliseconds)s::text, true) end;

@@ -2,19 +2,19 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from typing import Any
 
 from uuid_utils import uuid7
 
 from holdfast.config import Settings
-from holdfast.core.errors import KeyConflict, Misused, PayloadTooLarge, SchemaError
+from holdfast.core.bounds import check_task
+from holdfast.core.errors import SQLSTATES, SchemaError
 from holdfast.core.events import Listener, TasksEnqueued, silent
-from holdfast.core.task import KEY_WINDOW_SECONDS, Enqueued, NewTask
+from holdfast.core.task import KEY_WINDOW_SECONDS, Enqueued, Moment, NewTask
 from holdfast.store.bridges import AsyncBridge, Rows, SyncBridge
 from holdfast.store.sql import load
 
-KEY_CONFLICT = "HF001"
-BEFORE_MISSING = "HF002"
 # The schema is not there, or it is and the function is not.
 NO_SUCH_FUNCTION = ("3F000", "42883")
 
@@ -51,18 +51,17 @@ class Enqueuer:
 
     @contextmanager
     def _named_errors(self) -> Iterator[None]:
-        """Whatever the driver calls it: a key with another payload, and a schema that is not there."""
+        """Whatever the driver calls it: what the function refused, and a schema that is not there."""
         try:
             yield
         except Exception as error:
             for cause in (error, getattr(error, "orig", None), getattr(error, "__cause__", None)):
-                code = getattr(cause, "sqlstate", None)
-                if code == KEY_CONFLICT:
+                code = str(getattr(cause, "sqlstate", None))
+                if code in SQLSTATES:
                     diag = getattr(cause, "diag", None)
                     message = getattr(diag, "message_primary", None) or str(cause).splitlines()[0]
-                    raise KeyConflict(message) from error
-                if code == BEFORE_MISSING:
-                    raise Misused(str(cause).splitlines()[0]) from error
+                    exception, _ = SQLSTATES[code]
+                    raise exception(message) from error
                 if code in NO_SUCH_FUNCTION:
                     schema = self._settings.schema_name
                     raise SchemaError(
@@ -72,13 +71,8 @@ class Enqueuer:
             raise
 
     def _check(self, tasks: Sequence[NewTask]) -> list[str]:
-        limit = self._settings.payload_bytes_max
         for task in tasks:
-            if not task.kind:
-                raise Misused("a task needs a kind")
-            # A character takes at least one byte, so most payloads need no encoding to be measured.
-            if len(task.payload) * 4 > limit and (size := len(task.payload.encode())) > limit:
-                raise PayloadTooLarge(task.kind, size, limit)
+            check_task(task, self._settings.payload_bytes_max)
         return [task.id or str(uuid7()) for task in tasks]
 
     def _statements(
@@ -108,13 +102,15 @@ def _followup(id_: str, task: NewTask) -> dict[str, object]:
         "payload": task.payload,
         "queue": task.queue,
         "priority": task.priority,
-        "run_at": task.run_at,
+        "run_at": _at(task.run_at),
+        "run_after": _after(task.run_at),
         "version": task.version,
         "subject": task.subject,
         "trace_id": task.trace_id,
         "key": task.key,
         "unique": str(task.unique),
-        "expires_at": task.expires_at,
+        "expires_at": _at(task.expires_at),
+        "expires_after": _after(task.expires_at),
         "bucket": task.bucket,
         "max_attempts": task.max_attempts,
         "timeout_seconds": task.timeout_seconds,
@@ -128,13 +124,15 @@ def _columns(ids: Sequence[str], tasks: Sequence[NewTask]) -> dict[str, object]:
         "payloads": [task.payload for task in tasks],
         "queues": [task.queue for task in tasks],
         "priorities": [task.priority for task in tasks],
-        "run_ats": [task.run_at for task in tasks],
+        "run_ats": [_at(task.run_at) for task in tasks],
+        "run_after": [_after(task.run_at) for task in tasks],
         "versions": [task.version for task in tasks],
         "subjects": [task.subject for task in tasks],
         "trace_ids": [task.trace_id for task in tasks],
         "keys": [task.key for task in tasks],
         "uniques": [str(task.unique) for task in tasks],
-        "expires_ats": [task.expires_at for task in tasks],
+        "expires_ats": [_at(task.expires_at) for task in tasks],
+        "expires_after": [_after(task.expires_at) for task in tasks],
         "bucket_names": [task.bucket for task in tasks],
         "attempts_max": [task.max_attempts for task in tasks],
         "timeouts": [task.timeout_seconds for task in tasks],
@@ -145,3 +143,12 @@ def _columns(ids: Sequence[str], tasks: Sequence[NewTask]) -> dict[str, object]:
     }
     values["ids"] = list(ids)
     return values
+
+
+def _at(moment: Moment | None) -> datetime | None:
+    return moment if isinstance(moment, datetime) else None
+
+
+def _after(moment: Moment | None) -> float | None:
+    """A delay is added to the database's clock."""
+    return moment.total_seconds() if isinstance(moment, timedelta) else None

@@ -133,7 +133,7 @@ from unnest(%(fingerprints)s::text[]) as f (fingerprint);
 -- name: group_hours
 -- How often a cause was met in each hour of the last days.
 select h.hour, h.failures from holdfast.failure_hours h
-where h.fingerprint = %(fingerprint)s and h.hour > now() - make_interval(days => %(days)s)
+where h.fingerprint = %(fingerprint)s and h.hour > now() - make_interval(days => %(days)s::integer)
 order by h.hour;
 
 
@@ -187,17 +187,30 @@ select
 
 -- name: prune_failure_hours
 with releases as (
-    delete from holdfast.failure_releases r where r.last_at < now() - make_interval(days => %(days)s)
+    delete from holdfast.failure_releases r where r.last_at < now() - make_interval(days => %(days)s::integer)
 )
-delete from holdfast.failure_hours h where h.hour < now() - make_interval(days => %(days)s);
+delete from holdfast.failure_hours h where h.hour < now() - make_interval(days => %(days)s::integer);
 
 
 -- name: payloads_of_group
--- Of the tasks that fail for one cause, the latest.
-select t.payload::text from holdfast.tasks t
-where t.mark = 'failed' and t.fingerprint = %(fingerprint)s
-order by t.marked_at desc, t.id desc
-limit %(limit)s;
+-- Of the tasks that fail for one cause, the latest: payloads of so many bytes at most, each and together.
+select s.payload
+from (
+    select d.payload, sum(octet_length(d.payload)) over (order by d.place) as together
+    from (
+        -- Stored it is rarely larger: what is large is not even read.
+        select case when pg_column_size(l.payload) <= %(bytes_each)s::integer then l.payload::text end as payload, l.place
+        from (
+            select t.payload, row_number() over (order by t.marked_at desc, t.id desc) as place
+            from holdfast.tasks t
+            where t.mark = 'failed' and t.fingerprint = %(fingerprint)s
+            order by t.marked_at desc, t.id desc
+            limit %(limit)s
+        ) l
+    ) d
+    where octet_length(d.payload) <= %(bytes_each)s::integer
+) s
+where s.together <= %(bytes_max)s::bigint;
 
 
 -- name: versions_of_group
@@ -205,8 +218,21 @@ select distinct t.version from holdfast.tasks t where t.mark = 'failed' and t.fi
 
 
 -- name: payloads_of_successes
--- Of the tasks of the kind that completed, some of the latest.
-select h.payload::text from holdfast.task_history h
-where h.kind = %(kind)s and h.payload is not null and h.finished_at > now() - interval '2 days' and h.finished_at <= now() + interval '1 hour'
-order by h.finished_at desc
-limit %(limit)s;
+-- Of the tasks of the kind that completed, some of the latest, within the same bounds.
+select s.payload
+from (
+    select d.payload, sum(octet_length(d.payload)) over (order by d.place) as together
+    from (
+        select case when pg_column_size(l.payload) <= %(bytes_each)s::integer then l.payload::text end as payload, l.place
+        from (
+            select h.payload, row_number() over (order by h.finished_at desc) as place
+            from holdfast.task_history h
+            where h.kind = %(kind)s and h.payload is not null
+                and h.finished_at > now() - interval '2 days' and h.finished_at <= now() + interval '1 hour'
+            order by h.finished_at desc
+            limit %(limit)s
+        ) l
+    ) d
+    where octet_length(d.payload) <= %(bytes_each)s::integer
+) s
+where s.together <= %(bytes_max)s::bigint;

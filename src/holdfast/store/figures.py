@@ -30,6 +30,8 @@ class Figures:
     workers_lost: int
     # How many completed in a second, over the last five minutes.
     completed_rate: float
+    # Whether there are more queues than these.
+    queues_partial: bool = False
 
     @property
     def clear_seconds(self) -> float | None:
@@ -46,4 +48,5 @@ async def figures(conn: Conn, settings: Settings) -> Figures:
     settled = [Settled(*row) for row in await (await conn.execute(sql["settled"])).fetchall()]
     row = await (await conn.execute(sql["pulse"])).fetchone()
     assert row is not None, "a select without a table always answers"
-    return Figures(await browser.queues(conn), await browser.totals(conn), settled, *row)
+    queues, is_partial = await browser.some_queues(conn)
+    return Figures(queues, await browser.totals(conn), settled, row[0], row[1], row[2], is_partial)

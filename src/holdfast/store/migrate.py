@@ -9,14 +9,24 @@ from typing import LiteralString
 
 from psycopg import sql
 
+from holdfast.config import AUDIT_PRUNE_DAYS_MIN, PAYLOAD_BYTES_MAX
 from holdfast.core.errors import SchemaError
 from holdfast.store.partitions import ensure_partitions
 from holdfast.store.pool import Conn
-from holdfast.store.sql import in_schema, load
+from holdfast.store.sql import STORE, in_schema, load
 
 _FILE = re.compile(r"^(\d{4})_(\w+)\.up\.sql$")
-# Two runners wait for each other for the length of one transaction, not for a session.
-_LOCK = "select pg_advisory_xact_lock(hashtextextended('holdfast.migrate', 0))"
+# Files with functions, by the package that they stand in: a feature brings its own.
+_FUNCTION_FILES = (
+    (STORE, "bounds.sql"),
+    (STORE, "tasks.sql"),
+    (STORE, "audit.sql"),
+    ("holdfast.webhooks", "webhooks.sql"),
+)
+# Two runners wait for each other until one commits. Nobody but the owner can hold the lock of the table; any
+# login can hold the other one, which is only for the first run of all.
+_LOCK = "lock table holdfast.migrations in share row exclusive mode"
+_FIRST_LOCK = "select pg_advisory_xact_lock(hashtextextended('holdfast.migrate', 0))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +59,17 @@ def migrations(schema: str) -> list[Migration]:
     return sorted(found, key=lambda migration: migration.number)
 
 
-async def migrate_up(conn: Conn, schema: str) -> list[Migration]:
+async def migrate_up(
+    conn: Conn,
+    schema: str,
+    *,
+    payload_bytes_max: int = PAYLOAD_BYTES_MAX,
+    audit_prune_days_min: int = AUDIT_PRUNE_DAYS_MIN,
+) -> list[Migration]:
     """Apply what is missing, then lay down the functions of this version; returns what was applied."""
     async with conn.transaction():
-        await conn.execute(_LOCK)
+        if not await _applied(conn, schema):
+            await conn.execute(_FIRST_LOCK)
         await conn.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)))
         await conn.execute(
             in_schema(
@@ -61,6 +78,7 @@ async def migrate_up(conn: Conn, schema: str) -> list[Migration]:
                 schema,
             )
         )
+        await conn.execute(in_schema(_LOCK, schema))
         missing = await pending(conn, schema)
         for migration in missing:
             await conn.execute(migration.up)
@@ -68,18 +86,43 @@ async def migrate_up(conn: Conn, schema: str) -> list[Migration]:
                 in_schema("insert into holdfast.migrations values (%s, %s, %s)", schema),
                 [migration.number, migration.name, migration.checksum],
             )
-        for statement in function_statements(schema):
+        for statement in function_statements(schema, payload_bytes_max, audit_prune_days_min):
             await conn.execute(statement)
         for signature in await _outlived(conn, schema):
             await conn.execute(in_schema(f"drop function {signature}", schema))
+        # PostgreSQL lets everybody call a new function: here only whom the grants name.
+        await conn.execute(in_schema("revoke all on all functions in schema holdfast from public", schema))
     await ensure_partitions(conn, schema)
     return missing
+
+
+async def payload_limit(conn: Conn, schema: str) -> int | None:
+    """The largest payload that the functions in the database take; None before they are there."""
+    return await _installed_setting(conn, schema, "payload_bytes_max")
+
+
+async def prune_minimum(conn: Conn, schema: str) -> int | None:
+    """The age in days below which the functions in the database prune no entry of the audit."""
+    return await _installed_setting(conn, schema, "audit_prune_days_min")
+
+
+async def _installed_setting(conn: Conn, schema: str, name: str) -> int | None:
+    """A setting as it was when `migrate_up` ran last; None before that."""
+    cursor = await conn.execute("select to_regprocedure(%s)", [f"{schema}.{name}()"])
+    row = await cursor.fetchone()
+    if row is None or row[0] is None:
+        return None
+    row = await (await conn.execute(in_schema(f"select holdfast.{name}()", schema))).fetchone()
+    assert row is not None, "the function always answers"
+    value: int = row[0]
+    return value
 
 
 async def migrate_down(conn: Conn, schema: str, to: int = 0) -> list[Migration]:
     """Take back the migrations above a number, newest first; returns what was taken back."""
     async with conn.transaction():
-        await conn.execute(_LOCK)
+        if await _applied(conn, schema):
+            await conn.execute(in_schema(_LOCK, schema))
         undone = await above(conn, schema, to)
         if undone and to == 0:
             for signature in await _functions(conn, schema):
@@ -99,12 +142,18 @@ async def above(conn: Conn, schema: str, to: int) -> list[Migration]:
     return [m for m in reversed(migrations(schema)) if m.number in applied and m.number > to]
 
 
-def function_statements(schema: str) -> list[LiteralString]:
-    """The functions of this version; each replaces what an earlier one left."""
+def function_statements(
+    schema: str,
+    payload_bytes_max: int = PAYLOAD_BYTES_MAX,
+    audit_prune_days_min: int = AUDIT_PRUNE_DAYS_MIN,
+) -> list[LiteralString]:
+    """The functions of this version, with the settings in them; each replaces what an earlier one left."""
     return [
-        text
-        for file in ("tasks.sql", "audit.sql")
-        for name, text in load(file, schema).items()
+        text.replace("{payload_bytes_max}", f"{payload_bytes_max:d}").replace(
+            "{audit_prune_days_min}", f"{audit_prune_days_min:d}"
+        )
+        for package, file in _FUNCTION_FILES
+        for name, text in load(file, schema, package).items()
         if name.startswith("install_")
     ]
 
@@ -114,8 +163,29 @@ def grants(schema: str) -> LiteralString:
     return load("grants.sql", schema)["grants"]
 
 
+def require_utf8(conn: Conn) -> None:
+    """Refuse a database that cannot keep every text."""
+    encoding = conn.info.parameter_status("server_encoding")
+    if encoding not in (None, "UTF8"):
+        raise SchemaError(
+            f"the database has the encoding {encoding}, and Holdfast needs UTF8: create another one with "
+            "`create database … encoding 'UTF8' locale 'C.UTF-8' template template0`"
+        )
+
+
+async def require_read_committed(conn: Conn) -> None:
+    """Refuse a session whose transactions are repeatable read or serializable."""
+    row = await (await conn.execute("select current_setting('transaction_isolation')")).fetchone()
+    if row is not None and row[0] in ("repeatable read", "serializable"):
+        raise SchemaError(
+            f"transactions on this connection are {row[0]}, and a pooler drops the option that asks for "
+            "read committed: set default_transaction_isolation = 'read committed' for the role"
+        )
+
+
 async def require_current(conn: Conn, schema: str) -> None:
-    """Refuse to work on a schema that is older or newer than this package."""
+    """Refuse to work on a schema that is older or newer than this package, or on another encoding."""
+    require_utf8(conn)
     cursor = await conn.execute("select to_regclass(%s)", [f"{schema}.migrations"])
     exists = await cursor.fetchone()
     if exists is None or exists[0] is None:
@@ -143,6 +213,7 @@ async def _applied(conn: Conn, schema: str) -> dict[int, str]:
 
 async def pending(conn: Conn, schema: str) -> list[Migration]:
     """What migrating up would apply."""
+    require_utf8(conn)
     applied = await _applied(conn, schema)
     for migration in migrations(schema):
         if applied.get(migration.number, migration.checksum) != migration.checksum:

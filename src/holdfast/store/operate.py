@@ -9,7 +9,8 @@ from datetime import datetime
 
 from holdfast.config import Settings
 from holdfast.core.audit import Action
-from holdfast.core.errors import Misused, MoveRefused, TaskContended, TaskNotFound
+from holdfast.core.bounds import check_moment
+from holdfast.core.errors import Misused, MoveRefused, TaskContended, TaskNotFound, TaskStranded
 from holdfast.core.events import KindGateChanged, Listener, TasksMoved, TasksWoken, silent
 from holdfast.core.failure import DeadReason, FailureClass
 from holdfast.core.state import Move, State, after
@@ -64,7 +65,7 @@ class Operator:
                 self._listen(TasksMoved(Move.REQUEST_CANCEL, [task_id], self._by, reason))
                 return State.RUNNING if row[1] else State.CANCELLED
             await self._require(conn, task_id, Move.REQUEST_CANCEL)
-        raise TaskContended(task_id)
+        raise await self.obstacle(conn, task_id)
 
     async def pause(self, conn: Conn, task_id: str, reason: str) -> None:
         """Hold a queued task until it is resumed."""
@@ -106,6 +107,8 @@ class Operator:
 
     async def close_kind(self, conn: Conn, kind: str, reason: str, *, until: datetime | None = None) -> None:
         """Start no more tasks of a kind; those that run go on."""
+        if until is not None:
+            check_moment("the end of a pause", until)
         values = {"kind": kind, "by": self._by, "until": until, "reason": reason}
         async with conn.transaction():
             await conn.execute(self._sql["close_kind"], values)
@@ -128,6 +131,8 @@ class Operator:
         """Start nothing more from a queue."""
         if queue == RESERVED_QUEUE:
             raise Misused(f"queue {queue} cannot be paused: what operators ask for is done there")
+        if until is not None:
+            check_moment("the end of a pause", until)
         values = {"queue": queue, "by": self._by, "until": until, "reason": reason}
         async with conn.transaction():
             await conn.execute(self._sql["pause_queue"], values)
@@ -180,7 +185,7 @@ class Operator:
             if await self._move(conn, move, [task_id], reason):
                 return
             await self._require(conn, task_id, move)
-        raise TaskContended(task_id)
+        raise await self.obstacle(conn, task_id)
 
     async def _move(self, conn: Conn, move: Move, task_ids: Sequence[str], reason: str) -> list[str]:
         _require_ids(task_ids)
@@ -196,7 +201,7 @@ class Operator:
         return ids
 
     async def _let_pass(self, conn: Conn, ids: Sequence[str]) -> None:
-        """Where these stood in lanes, the next one may be at the head now."""
+        """Where these stood behind buckets, others there may start now."""
         await conn.execute(self._sql["offer_beside"], {"ids": list(ids)})
 
     async def _require(self, conn: Conn, task_id: str, move: Move) -> None:
@@ -204,6 +209,19 @@ class Operator:
         state = (await self.show(conn, task_id)).state
         if after(state, move) is None:
             raise MoveRefused(task_id, state, move)
+
+    async def obstacle(self, conn: Conn, task_id: str) -> TaskContended | TaskStranded:
+        """Why a move that the task's state allows was not made."""
+        row = await (await conn.execute(self._read["has_row"], {"id": task_id})).fetchone()
+        match row:
+            case (False, False):
+                how = "is queued, but its row in ready, waiting or running is missing or differs from tasks"
+            case (True, True):
+                how = "is failed, cancelled or paused, but still has a row in ready, waiting or running"
+            case _:
+                return TaskContended(task_id)
+        advice = "nothing was done; run `holdfast doctor --repair --reason …`"
+        return TaskStranded(f"task {task_id} {how}: {advice}")
 
 
 def _require_ids(task_ids: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from uuid_utils import uuid7
 
-from holdfast.core.errors import WorkerNotFound
+from holdfast.core.errors import Misused, WorkerNotFound
 from holdfast.core.state import Move
 from holdfast.core.task import Claim
 from holdfast.store.operate import Operator
@@ -20,6 +20,8 @@ from holdfast.store.tasks import TaskStore, as_claims
 
 # A worker of ours counts its connections; one of these has none, and whoever speaks for it holds its row.
 EPOCH = 0
+# Workers of one token that are alive at once.
+LIVE_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,12 @@ class OutsideStore:
         lease_seconds: float,
     ) -> Lease:
         """A new worker, with its lease."""
+        row = await (await conn.execute(self._sql["live_outside"], {"token": token})).fetchone()
+        assert row is not None, "a count always answers"
+        if row[0] >= LIVE_MAX:
+            raise Misused(
+                f"{LIVE_MAX} workers of this token are alive: let some leave, or let their leases end"
+            )
         worker = str(uuid7())
         values = {
             "worker": worker,
@@ -121,6 +129,12 @@ class OutsideStore:
         values = {"worker": worker, "task": task, "fence": fence, "moves": list(moves)}
         row = await (await conn.execute(self._sql["ended_as"], values)).fetchone()
         return None if row is None else Move(row[0])
+
+    async def may_be_late(self, conn: Conn, worker: str, task: str, fence: int) -> bool:
+        """Whether it held that claim, so that its late result is to be recorded, and was not before."""
+        values = {"worker": worker, "task": task, "fence": fence}
+        row = await (await conn.execute(self._sql["may_be_late"], values)).fetchone()
+        return row is not None and bool(row[0])
 
     async def keep_slots(self, conn: Conn, worker: str, ended: Sequence[Claim] = ()) -> None:
         """Give back the slots of limits that nothing in its name needs any more.

@@ -1,7 +1,6 @@
 """What maintenance has to do soon, found in one look: an idle installation pays one statement for it."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from holdfast.config import Settings
@@ -10,9 +9,8 @@ from holdfast.store.sql import load
 
 
 class Pending(NamedTuple):
-    """Ticks, follow-ups, seals, plans, leases, what is held, what stands aside, what is over."""
+    """Follow-ups, seals, plans, leases, what is held, what stands aside, what is over."""
 
-    next_tick_seconds: float | None
     followups: bool
     unsealed: bool
     undriven: Sequence[str]
@@ -23,9 +21,9 @@ class Pending(NamedTuple):
     over: bool
 
 
-async def look(conn: Conn, settings: Settings, now: datetime | None = None, *, held: bool = True) -> Pending:
+async def look(conn: Conn, settings: Settings, *, held: bool = True) -> Pending:
     """What there is to do; `held` may cost something beside an old snapshot, and need not be asked."""
     statement = load("pending.sql", settings.schema_name)["pending"]
-    row = await (await conn.execute(statement, {"now": now or datetime.now(UTC), "held": held})).fetchone()
+    row = await (await conn.execute(statement, {"held": held})).fetchone()
     assert row is not None, "a select without a table always answers"
     return Pending(*row)

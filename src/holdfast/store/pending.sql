@@ -1,10 +1,9 @@
 -- name: pending
--- What maintenance has to do soon, in one look: in how many seconds the next tick of a schedule comes, whether
--- tasks wait for others to end, whether the audit has something to seal, which plans nobody drives, in how many
--- seconds the next lease of a worker ends, whether anybody holds tasks or slots (where it is asked for), whether tasks
--- stand behind buckets or gates before kinds, and whether the time of a task or of a pause is over.
+-- What maintenance has to do soon, in one look: whether tasks wait for others to end, whether the audit has something to
+-- seal, which plans nobody drives, in how many seconds the next lease of a worker ends, whether anybody holds tasks or slots
+-- (where it is asked for), whether tasks stand behind buckets or gates before kinds, and whether the time of a task or of
+-- a pause is over.
 select
-    (select extract(epoch from min(s.next_at) - %(now)s)::double precision from holdfast.schedules s where s.paused_at is null),
     exists (select from holdfast.followups f where f.released_at is null),
     exists (select from holdfast.audit_unsealed u),
     array(

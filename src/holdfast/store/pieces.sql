@@ -121,7 +121,14 @@ skipped as (
     select p.id, i.place, i.task_id, coalesce(
         'vetoed: ' || i.veto,
         (
-            select case when t.mark is null then 'it is back at work already' when t.marked_at <> i.marked_at then 'it has failed anew since' else 'it is ' || t.mark end
+            select case
+                when t.mark is null then 'it is back at work already'
+                when t.marked_at <> i.marked_at then 'it has failed anew since'
+                when {has_row} then 'it still has a row in ready, waiting or running: run `holdfast doctor --repair --reason …`'
+                -- It is as it was, so somebody else has written to it at this moment: all of this is tried again.
+                when t.mark in ('failed', 'cancelled') and holdfast.require_moved(1, 0) then null
+                else 'it is ' || t.mark
+            end
             from holdfast.tasks t where t.id = i.task_id
         ),
         'it is gone'
@@ -130,23 +137,19 @@ skipped as (
     cross join taken i
     where not exists (select from changed c where c.place = i.place)
     returning place, task_id, reason
-), chunk as (
-    insert into holdfast.audit_unsealed (chunk)
-    select nextval('holdfast.audit_chunk') where exists (select from taken)
-    returning chunk
 ), noted as (
-    insert into holdfast.audit_log (chunk, place, at, action, actor, reason, batch_id, task_id, kind, subject, trace_id, details)
-    select
-        k.chunk, row_number() over (), clock_timestamp(), case p.action when 'forget' then 'TASK_FORGET_BATCH_' else 'TASK_RETRY_BATCH_' end || x.what,
-        p.started_by, p.reason, p.id, x.id, x.kind, x.subject, x.trace_id, x.details
-    from chunk k
-    cross join plan p
+    select holdfast.note_items(
+        max(p.action), max(p.started_by), max(p.reason), max(p.id::text)::uuid,
+        array_agg(x.what), array_agg(x.id), array_agg(x.kind), array_agg(x.subject), array_agg(x.trace_id), array_agg(x.details)
+    ) as chunk
+    from plan p
     cross join (
         select 'ITEM', c.id, c.kind, c.subject, c.trace_id, case when c.error_code is not null then jsonb_build_object('code', c.error_code) end from changed c
         union all
         select 'SKIPPED', s.task_id, t.kind, t.subject, t.trace_id, jsonb_build_object('because', s.reason)
         from skipped s left join holdfast.tasks t on t.id = s.task_id
     ) as x (what, id, kind, subject, trace_id, details)
+    having count(*) > 0
 ), counted as (
     select (select count(*) from changed)::integer as changed, (select count(*) from skipped)::integer as skipped
 ), moved as (
@@ -157,7 +160,8 @@ skipped as (
         gone = p.gone + case when p.action = 'forget' then c.changed else 0 end,
         ramp_sent = p.ramp_sent + case when p.ramp_from is null then 0 else c.changed end
     from counted c
-    where p.id = (select o.id from plan o)
+    -- A function that nobody reads the answer of is not called.
+    where p.id = (select o.id from plan o) and (select count(n.chunk) from noted n) >= 0
 )
 select c.changed, c.skipped, array(select distinct x.bucket from changed x where x.position is not null) from counted c;
 
@@ -165,9 +169,18 @@ select c.changed, c.skipped, array(select distinct x.bucket from changed x where
 -- By their key, one by one: a planner that does not know how few were found may read all tasks there are.
 lateral (select c.* from holdfast.tasks c where c.id = f.id offset 0) t
 
+-- piece: has_row
+-- Whether a task has a row in waiting or running, or one in ready with its queue, priority and run_at.
+exists (
+        select from holdfast.ready p
+        where p.queue = t.queue and p.priority = t.priority and p.run_at = t.run_at and p.id = t.id
+    )
+    or exists (select from holdfast.waiting p where p.id = t.id)
+    or exists (select from holdfast.running p where p.id = t.id)
+
 -- piece: as_lapsed
 -- A claim that may have to be taken back, with all that deciding needs.
-t.id::text, f.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
+f.id::text, f.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
     t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, t.bucket, t.max_attempts, t.timeout_seconds,
     t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.alone,
     case when t.polls > 0 then array[extract(epoch from t.polling_since), t.progress, extract(epoch from t.progressed_at)]::double precision[] end,
@@ -183,3 +196,49 @@ t.id::text, f.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.
             array_agg(w.bucket), array_agg(w.priority), array_agg(w.position), array_agg(w.id), array_agg(w.queue), array_agg(w.kind)
         ) end
         from waits w
+
+-- piece: checked_payload
+-- The payload of a new task within its bounds. The usual task is recognised here, because a call for each one
+-- would cost a tenth of the enqueue: 65 arrays or objects inside one another take at least 512 bytes.
+case
+                when octet_length(u.kind) between 1 and 200
+                    and left(u.kind, strpos(u.kind, ':')) not in ('after:', 'kind:', 'lane:', 'lane!:', 'queue:')
+                    and octet_length(u.queue) between 1 and 200 and u.queue <> 'holdfast'
+                    -- Reserved kinds; who has logged in is looked up once, and only if there is one.
+                    and (split_part(u.kind, '.', 1) not in ('holdfast', 'webhook') or (select holdfast.is_own_session()))
+                    and (
+                        u.bucket is null or u.bucket like 'lane:_%' or u.bucket like 'lane!:_%'
+                        or (strpos(u.bucket, ':') = 0 or starts_with(u.bucket, u.kind || '/')) and right(u.bucket, 1) not in ('', '=', '*')
+                    )
+                    and (greatest(octet_length(u.bucket), octet_length(u.subject), octet_length(u.trace_id), octet_length(u.key)) > 1000) is not true
+                    and (
+                        pg_column_size(u.payload) < least(512, holdfast.payload_bytes_max() / 6)
+                        -- Numbers with an exponent are larger as text than they look.
+                        or pg_column_size(u.payload) <= holdfast.payload_bytes_max() / 6
+                            and octet_length(u.payload::text) <= holdfast.payload_bytes_max()
+                            and not u.payload @? 'strict $.**{64} ? (@.type() == "object" || @.type() == "array")'
+                    )
+                then u.payload
+                else holdfast.check_task(u.id, u.kind, u.queue, u.bucket, u.subject, u.trace_id, u.key, u.payload)
+            end
+
+-- piece: reads_committed
+-- What follows must see rows that were committed after the transaction began.
+if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+        raise exception using
+            errcode = 'HF006',
+            message = 'this function must run at the isolation level read committed, and the transaction is ' || current_setting('transaction_isolation'),
+            hint = 'Set default_transaction_isolation = ''read committed'' for the role, or begin the transaction with isolation level read committed.';
+    end if;
+
+-- piece: schedule_columns
+-- A schedule as `schedules.ScheduleView` has it.
+s.name, s.kind, s.queue, s.version, s.expression, s.zone, s.payload::text, s.bucket, s.missed, s.most, s.jitter_seconds,
+    s.next_at, s.caught_up_to, s.last_tick_at, s.declared_at, s.paused_at, s.paused_by, s.pause_reason, s.failed_at
+
+-- piece: due_from
+-- The run_at of a task that returns to ready: its own, if somebody gave it one in the future, else now. Other moments in the
+-- future were written before the clock was set back.
+case
+    when t.mark = 'failed' or t.run_at <= t.enqueued_at or t.last_attempt_at > clock_timestamp() then clock_timestamp()
+    else greatest(t.run_at, clock_timestamp()) end

@@ -76,9 +76,14 @@ select s.reason, count(*) from holdfast.plan_skips s where s.plan_id = %(plan)s:
 
 
 -- name: approve
+-- By a second person: another token, or where the plan was made without one another database login. Names have to differ
+-- as well, though they prove nothing.
 update holdfast.plans p
 set approved_by = %(by)s, approved_at = now()
-where p.id = %(plan)s::uuid and p.state = 'frozen' and p.needs_approval and p.approved_by is null and p.expires_at > now() and p.created_by <> %(by)s
+from holdfast.proven_identity() me
+where p.id = %(plan)s::uuid and p.state = 'frozen' and p.needs_approval and p.approved_by is null and p.expires_at > now()
+    and lower(btrim(p.created_by)) <> lower(btrim(%(by)s))
+    and case when me.token is not null then me.token is distinct from p.created_token else p.created_token is null and me.login <> p.created_login end
 returning p.items;
 
 

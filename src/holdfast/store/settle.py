@@ -1,6 +1,7 @@
 """Settling: a group of verdicts, written in one transaction under their fences.
 
-One value that the database cannot store fails alone; a late verdict is refused, recorded and told.
+One value that the database cannot store fails alone; a late verdict is refused, recorded and told. A group
+whose rows somebody else has moved meanwhile is written again.
 """
 
 import json
@@ -18,9 +19,10 @@ from holdfast.core.events import (
     Listener,
     PartitionMissing,
     ResultRejected,
+    TasksMissing,
     TasksSettled,
 )
-from holdfast.core.failure import DeadReason, Failure, FailureClass
+from holdfast.core.failure import DeadReason, Failure, FailureClass, kept
 from holdfast.core.state import Move
 from holdfast.core.task import Claim, Counters
 from holdfast.store.partitions import PARTITIONED, ensure_partitions
@@ -37,6 +39,9 @@ _UNSTORABLE = (
     psycopg.errors.ProgramLimitExceeded,
     psycopg.errors.StatementTooComplex,
 )
+# What it answers when somebody else writes to the same rows; all of the statement was rolled back.
+_MOVED = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
+_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +95,23 @@ class Settler:
         """Write a group in one transaction; one bad value must not hold up the others."""
         fit = [self._fit(claim, verdict) for claim, verdict in settlements]
         accepted = await self._bisect(conn, fit)
-        heard = {(claim.id, claim.fence) for claim, _ in accepted}
-        refused = [one for one in fit if (one[0].id, one[0].fence) not in heard]
+        refused = _but(fit, accepted)
+        if refused:
+            # A statement skips a row of running that somebody else moves meanwhile; a new one finds it.
+            accepted += await self._bisect(conn, refused)
+            refused = _but(fit, accepted)
         if accepted:
             self._listen(TasksSettled(accepted))
         return Settled(accepted, refused)
 
-    async def _bisect(self, conn: Conn, group: Sequence[Settlement]) -> list[Settlement]:
+    async def drop_missing(self, conn: Conn, held: Iterable[tuple[str, int]]) -> None:
+        """Drop those of these claims whose tasks somebody has deleted, and tell of them."""
+        cursor = await conn.execute(self._sql["drop_missing"], _arrays(held))
+        ids = [id_ for (id_,) in await cursor.fetchall()]
+        if ids:
+            self._listen(TasksMissing(ids))
+
+    async def _bisect(self, conn: Conn, group: Sequence[Settlement], tries: int = _TRIES) -> list[Settlement]:
         if not group:
             return []
         try:
@@ -104,15 +119,25 @@ class Settler:
         except psycopg.errors.CheckViolation as error:
             await self._make_days(conn, error)
             return await self._write_group(conn, group)
+        except _MOVED:
+            if tries:
+                await self.drop_missing(conn, [(claim.id, claim.fence) for claim, _ in group])
+                return await self._bisect(conn, group, tries - 1)
+            if len(group) == 1:
+                raise
+            return await self._halves(conn, group)
         except _UNSTORABLE as error:
             if len(group) > 1:
-                half = len(group) // 2
-                first = await self._bisect(conn, group[:half])
-                return first + await self._bisect(conn, group[half:])
+                return await self._halves(conn, group)
             claim, verdict = group[0]
             if verdict.failure is not None and verdict.failure.failure_class is FailureClass.INVALID:
                 raise
-            return await self._bisect(conn, [self._reject(claim, str(error))])
+            return await self._bisect(conn, [self._reject(claim, _why(error))])
+
+    async def _halves(self, conn: Conn, group: Sequence[Settlement]) -> list[Settlement]:
+        half = len(group) // 2
+        first = await self._bisect(conn, group[:half])
+        return first + await self._bisect(conn, group[half:])
 
     async def _make_days(self, conn: Conn, error: psycopg.errors.CheckViolation) -> None:
         """Heal a settle that found no partition for its day; any other violation is passed on."""
@@ -192,6 +217,7 @@ class Settler:
         return claim, verdict
 
     def _reject(self, claim: Claim, message: str) -> Settlement:
+        message = kept(message)
         self._listen(ResultRejected(claim, message))
         return claim, Verdict(
             Move.FAIL,
@@ -201,8 +227,23 @@ class Settler:
         )
 
 
+def _why(error: Exception) -> str:
+    """Why a value cannot be stored, without the value: what else the database says quotes it."""
+    primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    return primary or str(error)
+
+
+def _but(group: Sequence[Settlement], accepted: Iterable[Settlement]) -> list[Settlement]:
+    heard = {(claim.id, claim.fence) for claim, _ in accepted}
+    return [one for one in group if (one[0].id, one[0].fence) not in heard]
+
+
 def _claim_arrays(claims: Iterable[Claim]) -> dict[str, str]:
-    pairs = [(claim.id, str(claim.fence)) for claim in claims]
+    return _arrays((claim.id, claim.fence) for claim in claims)
+
+
+def _arrays(held: Iterable[tuple[str, int]]) -> dict[str, str]:
+    pairs = [(id_, str(fence)) for id_, fence in held]
     return {
         "ids": array_literal(id_ for id_, _ in pairs),
         "fences": array_literal(fence for _, fence in pairs),

@@ -23,6 +23,7 @@ from holdfast.core.events import (
 )
 from holdfast.core.failure import Failure, FailureClass
 from holdfast.core.outcome import Failed, Outcome, Release, Released, WorkerLost
+from holdfast.core.step import Step
 from holdfast.core.task import KEY_WINDOW_SECONDS, TIMEOUT_SECONDS, Claim, Enqueued, NewTask
 from holdfast.store.bridges import bridge_async
 from holdfast.store.enqueue import Enqueuer
@@ -202,25 +203,39 @@ class TaskStore:
         """Give back, unspent, what stands in a worker's name and is not in its hands."""
         known = {(claim.id, claim.fence) for claim in held}
 
-        def fate(claim: Claim) -> Outcome | None:
+        def fate(claim: Claim, _: bool) -> Outcome | None:  # noqa: FBT001 (a row's column)
             return None if (claim.id, claim.fence) in known else Released(Release.UNKNOWN_CLAIM)
 
         return await self.take_back(conn, worker, fate, lambda _: Policy())
 
     async def held(self, conn: Conn, worker: str) -> list[Claim]:
         """What stands in running under a worker's name."""
+        return as_claims(await self._held(conn, worker))
+
+    async def _held(self, conn: Conn, worker: str) -> list[TupleRow]:
         cursor = await conn.execute(self._sql["held"], {"worker": worker})
-        return as_claims(await cursor.fetchall())
+        return await self._with_facts(conn, await cursor.fetchall())
+
+    async def _with_facts(self, conn: Conn, rows: Sequence[TupleRow]) -> list[TupleRow]:
+        """Rows of `lapsed` and `held`; claims on tasks that somebody has deleted are dropped."""
+        missing = [(row[0], row[1]) for row in rows if row[2] is None]
+        if missing:
+            await self._settler.drop_missing(conn, missing)
+        return [row for row in rows if row[2] is not None]
 
     async def take_back(
         self,
         conn: Conn,
         worker: str,
-        fate: Callable[[Claim], Outcome | None],
+        fate: Callable[[Claim, bool], Outcome | None],
         policy: Callable[[str], Policy],
     ) -> Settled:
-        """Settle what stands in one worker's name by the outcome that each claim is given, if any."""
-        fates = [(claim, fate(claim)) for claim in await self.held(conn, worker)]
+        """Settle what stands in one worker's name by the outcome that each claim is given, if any.
+
+        `fate` is given the claim, and whether a process died under its task before.
+        """
+        rows = await self._held(conn, worker)
+        fates = [(claim, fate(claim, row[-1])) for claim, row in zip(as_claims(rows), rows, strict=True)]
         return await self._settler.write(
             conn,
             [(claim, decide(claim, outcome, policy(claim.kind))) for claim, outcome in fates if outcome],
@@ -233,16 +248,26 @@ class TaskStore:
         *,
         grace_seconds: float = 30.0,
         limit: int = RECLAIM_LIMIT,
+        forward: Step | None = None,
     ) -> Settled:
-        """Take back what silent workers hold, and what is long past its deadline."""
+        """Take back what silent workers hold, and what is long past its deadline.
+
+        What started before the clock was put forward has not run for as long as it seems.
+        """
         row = await (await conn.execute(self._sql["lose_workers"])).fetchone()
         assert row is not None, "a select without a table always answers"
         lost, freed = row
         await self.leasing.offer(conn, freed)
         if lost:
             self.listen(WorkersLost(lost))
-        values = {"grace": grace_seconds, "limit": limit}
-        rows = await (await conn.execute(self._sql["lapsed"], values)).fetchall()
+        values = {
+            "grace": grace_seconds,
+            "limit": limit,
+            "before": forward and forward.before,
+            "forward": forward and forward.seconds,
+        }
+        found = await (await conn.execute(self._sql["lapsed"], values)).fetchall()
+        rows = await self._with_facts(conn, found)
         settlements = [
             (claim, decide(claim, _fate(claim, *row[-3:]), policy(claim.kind)))
             for claim, row in zip(as_claims(rows), rows, strict=True)

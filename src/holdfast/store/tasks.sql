@@ -3,7 +3,9 @@
 -- The narrow row is the gate: whoever deletes a row of ready, waiting or running owns the next move
 -- of that task. Marked tasks (failed, cancelled, paused) have no narrow row; their gate is an update
 -- of the mark that names the marks it moves from. So no statement here needs a lock that outlives it,
--- and READ COMMITTED is enough.
+-- and READ COMMITTED is enough. It is also needed: functions of several statements look again at what
+-- others have committed while they waited. Those of workers refuse any other level; an enqueue, which
+-- runs in the transactions of others, fails with 40001 there where its snapshot is too old.
 --
 -- Two rules about time keep the floor of a claim honest (store/floor.py):
 --   1. a row enters ready with run_at at or after the clock of that moment;
@@ -14,7 +16,9 @@
 -- per row. With plain joins the rate fell from 17,000 tasks a second to none beside an old snapshot;
 -- it did not again since. (Inferred: once statistics called the table empty, the plan read its whole
 -- index, a million dead entries included.) Rows of ready, waiting and running are never updated, and those of tasks only by
--- whoever owns the next move, so a place stays true for the length of a statement.
+-- whoever owns the next move, so a place stays true for the length of a statement. A write from outside the engine can move
+-- a row meanwhile, and a statement skips a row that has moved. So a statement that finds facts by their place after it has
+-- deleted the narrow row ends with `require_moved`: all of it is rolled back, and its caller tries again.
 
 
 -- name: install_uuid7
@@ -87,21 +91,27 @@ begin
     )
     select coalesce(array_agg(task_id), '{}') into won from taken;
 
-    for one in
-        select u.id, coalesce(u.kind, kinds[1]) as kind, u.key, k.task_id, k.payload_hash = md5(u.payload::text)::uuid as same
-        from unnest(ids, kinds, payloads, keys, uniques) as u (id, kind, payload, key, uniqueness)
-        left join holdfast.task_keys k on k.kind = coalesce(u.kind, kinds[1]) and k.key = u.key
-        where u.key is not null and coalesce(u.uniqueness, 'key') = 'key' and u.id <> all (won)
-    loop
-        if one.task_id is null then
-            raise exception using errcode = '40001', message = format('the key %L of kind %L expired while it was being read: try again', one.key, one.kind);
-        elsif not one.same then
-            raise exception using errcode = 'HF001', message = format('the key %L of kind %L belongs to task %s, which has another payload: use a new key, or enqueue the same payload', one.key, one.kind, one.task_id);
-        end if;
-        given := one.id;
-        existing := one.task_id;
-        return next;
-    end loop;
+    -- Unless every key was a new one.
+    if cardinality(won) < cardinality(array_remove(keys, null)) then
+        for one in
+            select u.id, coalesce(u.kind, kinds[1]) as kind, u.key, k.task_id, k.payload_hash = md5(u.payload::text)::uuid as same
+            from unnest(ids, kinds, payloads, keys, uniques) as u (id, kind, payload, key, uniqueness)
+            left join holdfast.task_keys k on k.kind = coalesce(u.kind, kinds[1]) and k.key = u.key
+            where u.key is not null and coalesce(u.uniqueness, 'key') = 'key' and u.id not in (select unnest(won))
+        loop
+            if one.task_id is null then
+                raise exception using errcode = '40001', message = format('the key %L of kind %L expired while it was being read: try again', one.key, one.kind);
+            elsif not one.same then
+                raise exception using errcode = 'HF001', message = format('the key %L of kind %L belongs to task %s, which has another payload: use a new key, or enqueue the same payload', one.key, one.kind, one.task_id);
+            end if;
+            given := one.id;
+            existing := one.task_id;
+            return next;
+        end loop;
+    end if;
+    if (uniques && array['queued', 'replace']) is not true then
+        return;
+    end if;
 
     -- Coalescing keys, one by one: the first of a batch counts for "queued", the last for "replace".
     for one in
@@ -126,6 +136,11 @@ begin
             end if;
             select k.task_id into holder from holdfast.task_keys k where k.kind = one.kind and k.key = one.key;
             continue when not found;
+            if exists (select from holdfast.tasks t where t.id = holder and (t.kind, t.key) is distinct from (one.kind, one.key)) then
+                raise exception using errcode = 'HF007', message = format(
+                    'the key %L of kind %L stands for task %s, which is another one: delete the row of the key from task_keys', one.key, one.kind, holder
+                );
+            end if;
             if one.uniqueness = 'queued' then
                 -- The narrow row is held until the caller commits, so that claims skip it: the task
                 -- cannot start without seeing what the caller wrote.
@@ -152,7 +167,8 @@ begin
                 )
                 select exists (select from dropped) or exists (select from stepped_out) into moved;
                 update holdfast.tasks t
-                set payload = one.payload, run_at = one.run_at, priority = coalesce(one.priority, t.priority), version = one.version,
+                set payload = holdfast.check_task(one.id, one.kind, t.queue, one.bucket, t.subject, t.trace_id, one.key, one.payload),
+                    run_at = one.run_at, priority = coalesce(one.priority, t.priority), version = one.version,
                     expires_at = one.expires_at, max_attempts = one.max_attempts, timeout_seconds = one.timeout,
                     -- One that comes after others goes on doing so.
                     bucket = case when left(t.bucket, 6) = 'after:' or left(one.bucket, 6) = 'after:' then t.bucket else one.bucket end,
@@ -172,6 +188,18 @@ begin
                 end if;
             end if;
             exit when queued;
+            -- One statement sees one snapshot: a live task without a row there is stranded, and another try would not find it.
+            if exists (
+                select from holdfast.tasks t
+                where t.id = holder and t.mark is null and not (
+                    {has_row}
+                )
+            ) then
+                raise exception using errcode = 'HF007', message = format(
+                    'the key %L of kind %L stands for task %s, whose row in ready, waiting or running is missing or differs from tasks: '
+                    'run `holdfast doctor --repair --reason …`', one.key, one.kind, holder
+                );
+            end if;
             -- It may have moved between these looks: unless it runs or has ended now, look again.
             continue when exists (
                 select from holdfast.tasks t
@@ -218,6 +246,12 @@ $$;
 -- name: install_enqueue_many
 -- The one door for new tasks. Arrays may be null (the default holds); kinds, queues, priorities and
 -- versions may have one element that holds for all. Returns only the tasks that were not made because their key stood for another.
+--
+-- The first ten tasks of each bucket in a transaction are inserted into ready; the claim that finds them there moves them into
+-- waiting and gives the bucket a turn. The rest are inserted into waiting directly: otherwise claims would have to move each of
+-- a million tasks of one tenant, while other tenants wait. No row is locked or read, so a bucket that empties meanwhile cannot
+-- strand a task. A transaction-local setting holds the count. If the ten are cancelled before a claim finds them, the cancel
+-- gives the bucket its turn.
 create or replace function holdfast.enqueue_many(
     ids uuid[],
     kinds text[],
@@ -245,13 +279,30 @@ as $$
 declare
     clock timestamptz;
     known uuid[] := '{}';
-    one_kind text := case when cardinality(kinds) = 1 then kinds[1] end;
-    one_queue text := case when cardinality(queues) = 1 then queues[1] end;
+    -- Which of the tasks are not made, by their places in the arrays.
+    dropped boolean[];
     one_priority smallint := case when cardinality(priorities) = 1 then priorities[1] end;
     one_version smallint := case when cardinality(versions) = 1 then versions[1] end;
+    -- How many tasks of a bucket, queue and priority this transaction has put into ready.
+    in_ready jsonb := '{}';
+    new_counts jsonb;
 begin
     if not (uniques <@ array['key', 'queued', 'replace']) then
         raise exception using errcode = '22023', message = format('uniqueness is one of key, queued, replace, not %s', uniques);
+    end if;
+    -- The usual call has none of these, and is spared the function.
+    if array_to_string(kinds, ',') ~ '(^|,)(holdfast|webhook)\.' then
+        perform holdfast.refuse_reserved(kinds);
+    end if;
+    -- An id that is given twice would let one task's key stand for the other.
+    if cardinality(ids) > 1 and (select count(distinct u) from unnest(ids) u) < cardinality(ids) then
+        raise exception using errcode = 'HF005', message = 'an id is given twice: each task has one of its own';
+    end if;
+    if cardinality(kinds) = 1 and cardinality(ids) > 1 then
+        kinds := array_fill(kinds[1], array[cardinality(ids)]);
+    end if;
+    if queues is null or cardinality(queues) = 1 and cardinality(ids) > 1 then
+        queues := array_fill(coalesce(queues[1], 'default'), array[cardinality(ids)]);
     end if;
     -- The transaction takes its number before the clock is read: see the head of this file.
     perform pg_current_xact_id();
@@ -267,6 +318,14 @@ begin
         end loop;
         -- Taking a key may have waited for another producer.
         clock := clock_timestamp();
+        if cardinality(known) > 0 then
+            dropped := array(
+                select u.id in (select unnest(known)) from unnest(ids) with ordinality as u (id, ordinal) order by u.ordinal
+            );
+        end if;
+    end if;
+    if bucket_names is not null then
+        in_ready := coalesce(nullif(current_setting('holdfast.in_ready', true), ''), '{}')::jsonb;
     end if;
     with facts as (
         insert into holdfast.tasks (
@@ -277,22 +336,53 @@ begin
             u.id, clock, greatest(u.run_at, clock), u.expires_at, u.timeout, u.max_attempts,
             coalesce(u.priority, one_priority, 2::smallint),
             coalesce(u.version, one_version, 1::smallint),
-            coalesce(u.kind, one_kind),
-            coalesce(u.queue, one_queue, 'default'),
-            u.payload, u.subject, u.trace_id, u.key, u.bucket,
+            u.kind,
+            coalesce(u.queue, 'default'),
+            {checked_payload},
+            u.subject, u.trace_id, u.key, u.bucket,
             -- Whoever enqueues in order gets places in that order: a sequence, because clocks have ties.
             case when u.bucket like 'lane:%' or u.bucket like 'lane!:%' then nextval('holdfast.lane_position') end
-        from unnest(ids, kinds, payloads, queues, priorities, run_ats, versions, subjects, trace_ids, keys, expires_ats, bucket_names, attempts_max, timeouts)
-            as u (id, kind, payload, queue, priority, run_at, version, subject, trace_id, key, expires_at, bucket, max_attempts, timeout)
-        where u.id <> all (known)
-        returning id, run_at, timeout_seconds, priority, queue, kind, bucket, position
+        from unnest(
+                ids, kinds, payloads, queues, priorities, run_ats, versions,
+                subjects, trace_ids, keys, expires_ats, bucket_names, attempts_max, timeouts, dropped
+            ) as u (
+                id, kind, payload, queue, priority, run_at, version,
+                subject, trace_id, key, expires_at, bucket, max_attempts, timeout, dropped
+            )
+        where u.dropped is not true
+        returning id, run_at, timeout_seconds, priority, queue, kind, bucket, position,
+            bucket is not null and run_at <= clock and left(bucket, 6) <> 'after:' as keyed
+    ), numbered as (
+        select f.*, s.name as bucket_group,
+            row_number() over (partition by s.name order by f.position, f.run_at, f.id) + coalesce((in_ready ->> s.name)::integer, 0) as nth
+        from facts f
+        cross join lateral (select concat_ws(E'\x1f', f.priority, f.queue, f.bucket) as name) s
+        where f.keyed
+    ), waits as (
+        insert into holdfast.waiting (position, id, timeout_seconds, priority, bucket, queue, kind)
+        select
+            {as_waiting}
+        from numbered p
+        where p.nth > 10
+    ), readied as (
+        insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket, position)
+        select f.run_at, f.id, f.timeout_seconds, f.priority, f.queue, f.kind, f.bucket, f.position
+        from facts f
+        where not f.keyed
+        union all
+        select n.run_at, n.id, n.timeout_seconds, n.priority, n.queue, n.kind, n.bucket, n.position
+        from numbered n
+        where n.nth <= 10
     )
-    insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket, position)
-    select f.run_at, f.id, f.timeout_seconds, f.priority, f.queue, f.kind, f.bucket, f.position
-    from facts f;
+    select jsonb_object_agg(x.bucket_group, x.nth) into new_counts
+    from (select n.bucket_group, max(n.nth) as nth from numbered n group by n.bucket_group order by 2 desc limit 100) x;
+    if new_counts is not null then
+        -- With more than 100 buckets in one transaction, counting restarts.
+        perform set_config('holdfast.in_ready', (case when (select count(*) from jsonb_object_keys(in_ready)) < 100 then in_ready || new_counts else new_counts end)::text, true);
+    end if;
     if hints and (run_ats is null or clock >= any (run_ats) or array_position(run_ats, null) is not null) then
         perform holdfast.hint(q.name)
-        from (select distinct coalesce(u, 'default') as name from unnest(coalesce(queues, array['default'])) u) q;
+        from (select distinct coalesce(u, 'default') as name from unnest(queues) u) q;
     end if;
 end
 $$;
@@ -382,14 +472,33 @@ declare
     own_bucket text := bucket;
     missing uuid;
 begin
+    perform holdfast.refuse_reserved(array[kind]);
+    if cardinality(predecessors) > 10000 then
+        raise exception using
+            errcode = 'HF005',
+            message = format('a task comes after at most 10000 others, and this one after %s', cardinality(predecessors));
+    end if;
     select u.id into missing
     from unnest(predecessors) as u (id)
     where not exists (select from holdfast.tasks t where t.id = u.id)
         and not exists (select from holdfast.task_history h where h.id = u.id)
     limit 1;
     if missing is not null then
+        if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+            -- It may have been enqueued since the snapshot of this transaction.
+            raise exception using errcode = '40001', message = format('task %s, which this one is to come after, is not in the snapshot of the transaction: try again', missing);
+        end if;
         raise exception using errcode = 'HF002', message = format('task %s, which this one is to come after, does not exist', missing);
     end if;
+    if starts_with(bucket, 'lane:') or starts_with(bucket, 'lane!:') then
+        raise exception using
+            errcode = 'HF005',
+            message = format('a %s task cannot have a lane and come after others: the lane would wait for it', kind);
+    end if;
+    perform holdfast.check_task(id, kind, queue, bucket, subject, trace_id, key, payload);
+    -- First: it is what allows the bucket of the task.
+    insert into holdfast.followups (task_id, predecessors, pivot, bucket)
+    values (new_id, predecessors, predecessors[1], own_bucket);
     for given, existing in
         select * from holdfast.enqueue_many(
             ids => array[new_id], kinds => array[kind], payloads => array[payload], queues => array[queue], priorities => array[priority],
@@ -401,9 +510,8 @@ begin
     loop
         return next;
     end loop;
-    if not found then
-        insert into holdfast.followups (task_id, predecessors, pivot, bucket)
-        values (new_id, predecessors, predecessors[1], own_bucket);
+    if found then
+        delete from holdfast.followups f where f.task_id = new_id;
     end if;
 end
 $$;
@@ -426,6 +534,7 @@ declare
     facts record;
     back uuid;
 begin
+    {reads_committed}
     released := '{}';
     looked := 0;
     for f in
@@ -475,7 +584,7 @@ begin
         update holdfast.tasks t set bucket = f.bucket where t.id = f.task_id and t.bucket = 'after:' || f.task_id;
         if back is not null then
             perform pg_current_xact_id();
-            update holdfast.tasks t set run_at = greatest(t.run_at, clock_timestamp()) where t.id = f.task_id;
+            update holdfast.tasks t set run_at = {due_from} where t.id = f.task_id;
             insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket, position)
             select t.run_at, t.id, t.timeout_seconds, t.priority, t.queue, t.kind, t.bucket, t.position
             from holdfast.tasks t where t.id = f.task_id;
@@ -484,6 +593,23 @@ begin
         end if;
     end loop;
     waiting := exists (select from holdfast.followups u where u.released_at is null);
+end
+$$;
+
+
+-- name: install_require_moved
+-- Raises unless as many tasks were moved as narrow rows were deleted. The code is the one of a serialization failure,
+-- because the caller has to do the same: try again.
+create or replace function holdfast.require_moved(deleted bigint, moved bigint) returns boolean
+language plpgsql
+as $$
+begin
+    if deleted <> moved then
+        raise exception using errcode = '40001', message = format(
+            'rows of %s of %s tasks were changed or deleted by another transaction meanwhile: try again', deleted - moved, deleted
+        );
+    end if;
+    return true;
 end
 $$;
 
@@ -499,6 +625,7 @@ set enable_bitmapscan = off
 set jit = off
 as $$
 begin
+    {reads_committed}
     insert into holdfast.turns as t (turn, bucket, queue, kind)
     select (extract(epoch from clock_timestamp()) * 1000000)::bigint, n.name, w.queue, w.kind
     from (select distinct u.name from unnest(names) as u (name) where left(u.name, 6) <> 'after:') n
@@ -589,6 +716,7 @@ declare
     fewer integer[];
     rests integer[];
 begin
+    {reads_committed}
     select array_agg(x.place), array_agg(x.fewer), array_agg(x.slots - x.fewer)
     into places, fewer, rests
     from (
@@ -632,6 +760,7 @@ as $$
 declare
     guarded integer[];
 begin
+    {reads_committed}
     if names is null or room < 1 then
         return;
     end if;
@@ -723,6 +852,7 @@ set jit = off
 as $$
 #variable_conflict use_column
 begin
+    {reads_committed}
     return query
     with token as materialized (
         select nextval('holdfast.fence') as fence
@@ -835,6 +965,7 @@ as $$
 declare
     moved integer;
 begin
+    {reads_committed}
     with heads as materialized (
         select x.place, x.kind, x.bucket, l.queue
         from unnest(queues, priorities, froms) as l (queue, priority, run_from)
@@ -956,6 +1087,7 @@ declare
     more jsonb := '[]';
     met jsonb := '[]';
 begin
+    {reads_committed}
     if cardinality(freed) > 0 then
         perform holdfast.free_slots(holder, of_epoch, freed, counts, lowest);
     end if;
@@ -1345,10 +1477,11 @@ declare
     starts text := quote_literal(day || ' 00:00:00+00');
     ends text := quote_literal(day + 1 || ' 00:00:00+00');
 begin
-    if key_column is null then
-        raise exception using errcode = '22023', message = format('%s has no days', parent);
+    if key_column is null or day not between current_date - 400 and current_date + 400 then
+        raise exception using errcode = '22023', message = format('%s has no day %s', parent, day);
     end if;
-    perform pg_advisory_xact_lock(hashtextextended('holdfast.partitions', 0));
+    -- An advisory lock could be held by any login.
+    lock table holdfast.migrations in share row exclusive mode;
     if exists (select from pg_inherits where inhrelid = to_regclass('holdfast.' || partition)) then
         return false;
     end if;
@@ -1379,14 +1512,23 @@ from holdfast.enqueue_many(
     payloads => %(payloads)b::jsonb[],
     queues => %(queues)b::text[],
     priorities => %(priorities)s::smallint[],
-    run_ats => %(run_ats)s::timestamptz[],
+    -- A delay becomes a moment here, because only the database's clock counts.
+    run_ats => case when %(run_after)s::double precision[] is null then %(run_ats)s::timestamptz[] else array(
+        select coalesce(u.at, clock_timestamp() + make_interval(secs => u.after))
+        from unnest(%(run_ats)s::timestamptz[], %(run_after)s::double precision[]) with ordinality as u (at, after, nth)
+        order by u.nth
+    ) end,
     versions => %(versions)s::smallint[],
     subjects => %(subjects)b::text[],
     trace_ids => %(trace_ids)b::text[],
     keys => %(keys)b::text[],
     uniques => %(uniques)b::text[],
     key_seconds => %(key_seconds)s::double precision,
-    expires_ats => %(expires_ats)s::timestamptz[],
+    expires_ats => case when %(expires_after)s::double precision[] is null then %(expires_ats)s::timestamptz[] else array(
+        select coalesce(u.at, clock_timestamp() + make_interval(secs => u.after))
+        from unnest(%(expires_ats)s::timestamptz[], %(expires_after)s::double precision[]) with ordinality as u (at, after, nth)
+        order by u.nth
+    ) end,
     bucket_names => %(bucket_names)b::text[],
     attempts_max => %(attempts_max)s::smallint[],
     timeouts => %(timeouts)s::real[],
@@ -1398,9 +1540,12 @@ from holdfast.enqueue_many(
 select given::text, existing::text
 from holdfast.enqueue_after(
     id => %(id)s::uuid, predecessors => %(predecessors)s::uuid[], kind => %(kind)s, payload => %(payload)s::jsonb, queue => %(queue)s,
-    priority => %(priority)s::smallint, run_at => %(run_at)s::timestamptz, version => %(version)s::smallint, subject => %(subject)s,
+    priority => %(priority)s::smallint,
+    run_at => coalesce(%(run_at)s::timestamptz, clock_timestamp() + make_interval(secs => %(run_after)s::double precision)),
+    version => %(version)s::smallint, subject => %(subject)s,
     trace_id => %(trace_id)s, key => %(key)s, uniqueness => %(unique)s, key_seconds => %(key_seconds)s::double precision,
-    expires_at => %(expires_at)s::timestamptz, bucket => %(bucket)s, max_attempts => %(max_attempts)s::smallint,
+    expires_at => coalesce(%(expires_at)s::timestamptz, clock_timestamp() + make_interval(secs => %(expires_after)s::double precision)),
+    bucket => %(bucket)s, max_attempts => %(max_attempts)s::smallint,
     timeout_seconds => %(timeout_seconds)s::real
 );
 
@@ -1471,6 +1616,8 @@ with gone as (
     insert into holdfast.settled_deltas (settled_at, tasks, run_seconds, kind, ended_as)
     select coalesce(%(now)s::timestamptz, now()), count(*), sum(date_part('epoch', now() - d.started_at)), d.kind, 'complete'
     from done d
+    -- Asked once, whether or not any were done.
+    where (select holdfast.require_moved((select count(*) from gone), (select count(*) from done)))
     group by d.kind
 )
 insert into holdfast.task_history (
@@ -1525,10 +1672,11 @@ with verdicts as materialized (
         progressed_at = case when g.move = 'snooze' and (t.progressed_at is null or g.progress > t.progress or t.progress is null and g.progress is not null)
             then g.started_at else t.progressed_at end,
         last_attempt_at = c.now,
-        run_at = case when g.after_seconds is null then t.run_at
+        -- It had been due: a moment that lies ahead of the clock is of before the clock was put back.
+        run_at = case when g.after_seconds is null then least(t.run_at, clock_timestamp())
             -- Woken while it was looking: what it saw may be old, so it looks again.
             when g.move = 'snooze' and exists (select from holdfast.wakes w where w.task_id = g.id and w.fence = g.fence) then clock_timestamp()
-            else greatest(t.run_at, c.now + make_interval(secs => g.after_seconds), clock_timestamp()) end,
+            else greatest(c.now + make_interval(secs => g.after_seconds), clock_timestamp()) end,
         mark = case when g.move = 'fail' then 'failed' when g.move = 'cancel' or g.asked is not null then 'cancelled' end,
         marked_at = case when g.move in ('fail', 'cancel') or g.asked is not null then c.now end,
         mark_reason = case when g.move = 'cancel' then g.reason when g.move <> 'fail' then g.asked end,
@@ -1590,7 +1738,8 @@ with verdicts as materialized (
 )
 select c.id::text, g.fence
 from changed c
-join gone g on g.id = c.id;
+join gone g on g.id = c.id
+where (select holdfast.require_moved((select count(*) from gone), (select count(*) from changed)));
 
 
 -- name: free_slots
@@ -1639,9 +1788,10 @@ select holdfast.offer(%(names)s::text[]);
 
 
 -- name: offer_beside
--- A task left a lane otherwise than by running: the next one may be at the head now.
+-- Tasks left their buckets otherwise than by running: the next one of a lane may be at the head now, and those behind
+-- may have waited for a claim to meet these in ready.
 select holdfast.offer(array(
-    select t.bucket from holdfast.tasks t where t.id = any (%(ids)s::uuid[]) and t.position is not null
+    select t.bucket from holdfast.tasks t where t.id = any (%(ids)s::uuid[]) and t.bucket is not null
 ));
 
 
@@ -1694,6 +1844,25 @@ insert into holdfast.settled_deltas (settled_at, tasks, run_seconds, kind, ended
 select n.ended_at, count(*), 0, n.kind, 'late' from noted n group by 1, 4;
 
 
+-- name: may_be_late
+-- Whether a worker has held a task under this fence, and no late result of it is on record.
+select
+    (
+        exists (
+            select from holdfast.task_attempts a
+            where a.task_id = %(task)s::uuid and a.fence = %(fence)s and a.worker = %(worker)s::uuid
+        )
+        or exists (
+            select from holdfast.task_history h
+            where h.id = %(task)s::uuid and h.fence = %(fence)s and h.worker = %(worker)s::uuid
+        )
+    )
+    and not exists (
+        select from holdfast.task_attempts a
+        where a.task_id = %(task)s::uuid and a.fence = %(fence)s and a.worker = %(worker)s::uuid and a.ended_as = 'late'
+    );
+
+
 -- name: settled_before
 -- After an ambiguous settle: which of these verdicts did land, as told by history and attempts.
 select v.id::text, v.fence
@@ -1709,13 +1878,14 @@ where v.move = 'complete' and exists (
 
 
 -- name: held
--- What stands in running under a worker's name, as `lapsed` shows it.
+-- What stands in running under a worker's name, as `lapsed` shows it; without a kind where the facts were deleted.
 with found as materialized (
     select r.id, r.fence, r.started_at, r.worker, false as overdue
     from holdfast.running r
     where r.worker = %(worker)s::uuid
 )
-select {as_lapsed}, false as alone, false as lost_before from found f cross join {tasks_found};
+select {as_lapsed}, false as alone, t.failure_class is not distinct from 'worker_lost' as lost_before
+from found f left join {tasks_found} on true;
 
 
 -- name: held_task
@@ -1730,8 +1900,9 @@ select {as_lapsed}, false as alone, false as lost_before from found f cross join
 
 
 -- name: lapsed
--- What the lost workers held, what nobody's worker holds, and what is past its deadline and grace;
--- with all that deciding needs. The fence makes the verdict safe, so nothing is locked here.
+-- The claims of lost or unknown workers, and those past deadline and grace (which a step forward of the clock prolongs), with
+-- the facts that `decide` needs. The fence makes the verdict safe, so nothing is locked here. Claims of deleted tasks are
+-- included, with a null kind: if they were skipped, they would use up the limit at every call.
 with found as materialized (
     select r.id, r.fence, r.started_at, r.worker, w.id is not null as known, w.lost_at is null and w.id is not null as overdue
     from holdfast.running r
@@ -1739,6 +1910,7 @@ with found as materialized (
     where w.id is null
         or w.lost_at is not null
         or r.deadline_at < now() - make_interval(secs => %(grace)s::double precision)
+            - case when r.started_at <= %(before)s::timestamptz then make_interval(secs => %(forward)s::double precision) else interval '0' end
     -- All that a worker held at once: the last of them did not run alone because the others were taken back before it.
     order by r.worker
     fetch first %(limit)s rows with ties
@@ -1753,7 +1925,15 @@ select
     t.failure_class is not distinct from 'worker_lost' as lost_before
 from found f
 join holding h on h.worker = f.worker
-cross join {tasks_found};
+left join {tasks_found} on true;
+
+
+-- name: drop_missing
+-- Of these claims those on tasks whose facts somebody has deleted: nothing is left to settle, and nobody would take them back.
+delete from holdfast.running r
+using unnest(%(ids)s::uuid[], %(fences)s::bigint[]) as v (id, fence)
+where r.id = v.id and r.fence = v.fence and not exists (select from holdfast.tasks t where t.id = v.id)
+returning r.id::text;
 
 
 -- name: register_worker
@@ -1761,19 +1941,20 @@ with known as (
     insert into holdfast.releases (release, first_seen_at) select %(release)s, now() where %(release)s::text is not null
     on conflict do nothing
 )
-insert into holdfast.workers (id, name, lease_expires_at, queues, kinds, release)
+insert into holdfast.workers (id, name, lease_expires_at, lease_seconds, queues, kinds, release)
 values (
-    %(worker)s::uuid, %(name)s, now() + make_interval(secs => %(lease)s::double precision),
+    %(worker)s::uuid, %(name)s, now() + make_interval(secs => %(lease)s::double precision), %(lease)s,
     %(queues)s::text[], %(kinds)s::text[], %(release)s
 );
 
 
 -- name: renew
 -- One statement per supervisor and interval, whatever its executors hold; a worker declared lost stays
--- lost.
+-- lost. One whose lease has ended and that nobody has declared lost still has all that it held: the clock may have
+-- been put forward.
 update holdfast.workers w
 set lease_expires_at = now() + make_interval(secs => %(lease)s::double precision)
-where w.id = any (%(workers)s::uuid[]) and w.lost_at is null and w.lease_expires_at > now()
+where w.id = any (%(workers)s::uuid[]) and w.lost_at is null
 returning w.id::text;
 
 
@@ -1786,16 +1967,28 @@ with lost as (
     returning w.id
 ), freed as (
     -- Its slots come back with its lease; so do those that a lost or forgotten worker took in its last moment.
+    -- Whoever renews at this moment is not among the lost.
     delete from holdfast.slots s
-    where not exists (
-        select from holdfast.workers w
-        where w.id = s.worker and w.lost_at is null and w.lease_expires_at > now()
-    )
+    where s.worker in (select l.id from lost l)
+        or not exists (select from holdfast.workers w where w.id = s.worker and w.lost_at is null)
     returning s.bucket
 )
 select
     (select coalesce(array_agg(l.id::text), '{}') from lost l),
     (select coalesce(array_agg(distinct f.bucket), '{}') from freed f);
+
+
+-- name: adjust_leases
+-- After a step of the clock: restart leases that the step ended, and those that last longer than lease_seconds. Live workers
+-- renew; dead ones are declared lost one lease later.
+update holdfast.workers w
+set lease_expires_at = now() + make_interval(secs => coalesce(w.lease_seconds, %(lease)s))
+where w.lost_at is null
+    and (
+        w.lease_expires_at <= now() and w.lease_expires_at > now() - make_interval(secs => %(forward)s::double precision)
+        or w.lease_expires_at > now() + make_interval(secs => w.lease_seconds + 1)
+    )
+returning w.id::text;
 
 
 -- name: retire_worker
@@ -1809,6 +2002,11 @@ with freed as (
     returning w.id
 )
 select exists (select from gone), (select coalesce(array_agg(f.bucket), '{}') from freed f);
+
+
+-- name: live_outside
+-- How many workers of a token are alive.
+select count(*) from holdfast.workers w where w.token = %(token)s and w.lost_at is null and w.lease_expires_at > now();
 
 
 -- name: register_outside
@@ -1825,7 +2023,7 @@ returning lease_expires_at;
 -- Renews, and lets whoever else speaks for the same worker wait: what it holds is counted by one at a time.
 update holdfast.workers w
 set lease_expires_at = now() + make_interval(secs => w.lease_seconds::double precision)
-where w.id = %(worker)s::uuid and w.token = %(token)s and w.lost_at is null and w.lease_expires_at > now()
+where w.id = %(worker)s::uuid and w.token = %(token)s and w.lost_at is null
 returning w.lease_expires_at, w.queues, w.kinds;
 
 
@@ -1859,13 +2057,14 @@ returning w.id::text;
 
 -- name: take_maintenance
 -- The lease on the chores: renewed by its holder, taken by another once it has ended. Answers whether it
--- is the asker's, and for how long it holds.
+-- is the caller's, and for how long it holds. A lease that ends later than lease_seconds from now was taken before the clock
+-- was set back, and may be replaced.
 with taken as (
-    insert into holdfast.maintenance as m (name, holder, expires_at)
-    values ('maintenance', %(holder)s::uuid, now() + make_interval(secs => %(lease)s::double precision))
+    insert into holdfast.maintenance as m (name, holder, expires_at, lease_seconds)
+    values ('maintenance', %(holder)s::uuid, now() + make_interval(secs => %(lease)s::double precision), %(lease)s)
     on conflict (name) do update
-    set holder = excluded.holder, expires_at = excluded.expires_at
-    where m.holder = excluded.holder or m.expires_at <= now()
+    set holder = excluded.holder, expires_at = excluded.expires_at, lease_seconds = excluded.lease_seconds
+    where m.holder = excluded.holder or m.expires_at <= now() or m.expires_at > now() + make_interval(secs => m.lease_seconds + 1)
     returning m.expires_at
 )
 select true, extract(epoch from t.expires_at - now())::double precision from taken t
@@ -1962,6 +2161,40 @@ with facts as materialized (
 select c.id::text, holdfast.hint(c.queue)::text from changed c
 union all
 select id::text, null from told;
+
+
+-- name: still_due
+-- After the clock was set back: tasks that were due stay due, and retries keep at most their original delay. Tasks that
+-- were enqueued since then keep their time. Returns how many were moved.
+with ahead as materialized (
+    select r.ctid as place, t.last_attempt_at
+    from holdfast.ready r
+    cross join lateral (select c.enqueued_at, c.last_attempt_at from holdfast.tasks c where c.id = r.id offset 0) t
+    where r.run_at > now() and r.run_at <= %(before)s::timestamptz + interval '1 hour'
+        and (
+            t.last_attempt_at > now()
+            or r.run_at <= %(before)s::timestamptz and (t.enqueued_at > now() or t.enqueued_at < %(after)s::timestamptz)
+        )
+    order by r.run_at
+    limit %(limit)s
+    for update of r skip locked
+), taken as (
+    delete from holdfast.ready r
+    using ahead a
+    where r.ctid = a.place
+    returning r.id
+), changed as (
+    update holdfast.tasks t
+    set run_at = clock_timestamp() + case when t.run_at <= %(before)s::timestamptz then interval '0' else t.run_at - t.last_attempt_at end
+    from taken k
+    where t.id = k.id
+    returning t.id, t.run_at, t.timeout_seconds, t.priority, t.queue, t.kind, t.bucket, t.position
+), back as (
+    insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket, position)
+    select c.run_at, c.id, c.timeout_seconds, c.priority, c.queue, c.kind, c.bucket, c.position
+    from changed c
+)
+select (select count(*) from changed), (select count(holdfast.hint(q.queue)::text) from (select distinct c.queue from changed c) q);
 
 
 -- name: prune_wakes
@@ -2061,9 +2294,13 @@ with xid as materialized (
     select pg_current_xact_id() as number
 ), changed as (
     update holdfast.tasks t
-    set mark = null, marked_at = null, mark_reason = null, run_at = greatest(t.run_at, clock_timestamp())
+    set mark = null, marked_at = null, mark_reason = null, run_at = {due_from}
     from xid
     where xid.number is not null and t.id = any (%(ids)s::uuid[]) and t.mark = 'paused'
+        -- A write from outside may have left it one. Two rows of one task would stop every claim of its queue.
+        and (
+            {has_row}
+        ) is not true
     returning t.id, t.run_at, t.timeout_seconds, t.priority, t.queue, t.kind, t.bucket, t.position
 ), back as (
     insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket, position)
@@ -2080,9 +2317,12 @@ with xid as materialized (
 ), changed as (
     update holdfast.tasks t
     set {begun_anew} last_replayed_by = %(by)s, last_replay_reason = %(reason)s,
-        run_at = greatest(t.run_at, clock_timestamp())
+        run_at = {due_from}
     from xid
     where xid.number is not null and t.id = any (%(ids)s::uuid[]) and t.mark in ('failed', 'cancelled')
+        and (
+            {has_row}
+        ) is not true
     returning t.id, t.run_at, t.timeout_seconds, t.priority, t.queue, t.kind, t.bucket, t.position
 ), back as (
     insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket, position)
@@ -2097,13 +2337,16 @@ select id::text from changed;
 with {next_items}, changed as (
     update holdfast.tasks t
     set {begun_anew} last_replayed_by = p.started_by, last_replay_reason = p.reason,
-        run_at = greatest(t.run_at, clock_timestamp())
+        run_at = {due_from}
     from plan p
     cross join taken i
     cross join lateral (
-        select c.ctid as place from holdfast.tasks c where c.id = i.task_id offset 0
+        select
+            t.ctid as place,
+            {has_row} as has_row
+        from holdfast.tasks t where t.id = i.task_id offset 0
     ) x
-    where t.ctid = x.place and t.mark in ('failed', 'cancelled') and t.marked_at = i.marked_at and i.veto is null
+    where t.ctid = x.place and t.mark in ('failed', 'cancelled') and t.marked_at = i.marked_at and i.veto is null and not x.has_row
     returning i.place, t.id, t.run_at, t.timeout_seconds, t.priority, t.queue, t.kind, t.bucket, t.position, t.subject, t.trace_id, null::text as error_code
 ), back as (
     insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket, position)
@@ -2160,6 +2403,76 @@ with changed as (
     returning t.id, t.kind, t.key, t.bucket, t.position
 ), {traces_forgotten}
 select c.id::text, case when c.position is not null then c.bucket end from changed c;
+
+
+-- name: lock_tasks
+-- Held until the caller commits, so that two who repair the same tasks do it one after the other.
+select from holdfast.tasks t where t.id = any (%(ids)s::uuid[]) order by t.id for update;
+
+
+-- name: remove_rows
+-- Deletes the rows of these tasks in ready, waiting and running that should not be there: all of a task that is marked or
+-- deleted, a row in ready that differs from tasks, and, of several rows, all except the one in running, else waiting. Rows
+-- that are locked by others are skipped.
+with wanted as materialized (
+    select u.id, t.id is null or t.mark is not null as unwanted, t.queue, t.priority, t.run_at
+    from unnest(%(ids)s::uuid[]) as u (id)
+    left join holdfast.tasks t on t.id = u.id
+), from_ready as (
+    delete from holdfast.ready r
+    where r.ctid = any (array(
+        select c.ctid
+        from holdfast.ready c
+        join wanted n on n.id = c.id
+        where n.unwanted or (c.queue, c.priority, c.run_at) is distinct from (n.queue, n.priority, n.run_at)
+            or exists (select from holdfast.waiting o where o.id = c.id)
+            or exists (select from holdfast.running o where o.id = c.id)
+        for update of c skip locked
+    ))
+    returning r.id
+), from_waiting as (
+    delete from holdfast.waiting w
+    where w.ctid = any (array(
+        select c.ctid
+        from holdfast.waiting c
+        join wanted n on n.id = c.id
+        where n.unwanted or exists (select from holdfast.running o where o.id = c.id)
+        for update of c skip locked
+    ))
+    returning w.id
+), from_running as (
+    delete from holdfast.running u
+    where u.ctid = any (array(
+        select c.ctid from holdfast.running c join wanted n on n.id = c.id where n.unwanted for update of c skip locked
+    ))
+    returning u.id
+)
+select id::text from from_ready union select id::text from from_waiting union select id::text from from_running;
+
+
+-- name: restore
+-- Live tasks without a row in ready, waiting or running go back to ready, as they stand in tasks: what comes after others
+-- still stands behind them. The caller holds their rows, and this is a statement of its own, so that it sees what was written before.
+with xid as materialized (
+    select pg_current_xact_id() as number
+), there as materialized (
+    select r.id from holdfast.ready r join unnest(%(ids)s::uuid[]) as u (id) on u.id = r.id
+    union all
+    select w.id from holdfast.waiting w where w.id = any (%(ids)s::uuid[])
+    union all
+    select x.id from holdfast.running x where x.id = any (%(ids)s::uuid[])
+), changed as (
+    update holdfast.tasks t
+    set run_at = greatest(t.run_at, clock_timestamp())
+    from xid
+    where xid.number is not null and t.id = any (%(ids)s::uuid[]) and t.mark is null
+        and not exists (select from there h where h.id = t.id)
+    returning t.id, t.run_at, t.timeout_seconds, t.priority, t.queue, t.kind, t.bucket, t.position
+), back as (
+    insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket, position)
+    select c.run_at, c.id, c.timeout_seconds, c.priority, c.queue, c.kind, c.bucket, c.position from changed c
+)
+select id::text from changed;
 
 
 -- name: close_kind
@@ -2388,7 +2701,7 @@ delete from holdfast.tasks t
 where t.ctid = any (array(
     select c.ctid
     from holdfast.tasks c
-    where c.mark = 'cancelled' and c.marked_at <= coalesce(%(now)s::timestamptz, now()) - make_interval(days => %(days)s)
+    where c.mark = 'cancelled' and c.marked_at <= coalesce(%(now)s::timestamptz, now()) - make_interval(days => %(days)s::integer)
     order by c.marked_at
     limit %(limit)s
     for update skip locked

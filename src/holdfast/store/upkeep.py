@@ -2,17 +2,19 @@
 
 import time
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import psycopg
 
 from holdfast.config import Settings
-from holdfast.core.audit import PRUNE_BATCH, EntryFilter
+from holdfast.core.audit import PRUNE_BATCH
 from holdfast.core.events import Listener, OwnerNeeded, PartitionsChanged, silent
 from holdfast.core.operated import GroupRegressed
 from holdfast.store.answers import Answers
-from holdfast.store.audit import AuditWriter, Author
+from holdfast.store.audit import AuditWriter
 from holdfast.store.board import note_queues
+from holdfast.store.clock import read_clock
+from holdfast.store.declarations import Declarations
 from holdfast.store.followups import Followups
 from holdfast.store.operate import Operator
 from holdfast.store.partitions import drop_old_partitions, ensure_partitions, index_closed_partitions
@@ -27,6 +29,8 @@ PRUNE_LIMIT = 1_000
 ROLL_LIMIT = 10_000
 # In a round no longer is spent on one chore: what is left then is done in the next.
 CHORE_SECONDS = 5.0
+# What nobody has declared for months need not be looked at more often.
+KINDS_SECONDS = 86_400.0
 
 
 class Upkeep:
@@ -38,6 +42,8 @@ class Upkeep:
         self._sql = load("counts.sql", self._schema)
         self._failures = load("failures.sql", self._schema)
         self._answers = Answers(settings)
+        self._declarations = Declarations(settings)
+        self._kinds_at = 0.0
         self._samples = Samples(settings)
         self._audit = AuditWriter(settings, listen)
         self._audit_days = settings.audit_ttl_days
@@ -55,10 +61,10 @@ class Upkeep:
         await conn.execute(self._sql["prune_minutes"], {"now": now, "days": MINUTES_DAYS})
         await conn.execute(self._failures["prune_failure_hours"], {"days": FAILURE_HOURS_DAYS})
         await self._answers.prune_sessions(conn)
+        await self._prune_kinds(conn)
         if self._audit_days:
-            old = (now or datetime.now(UTC)) - timedelta(days=self._audit_days)
-            author = Author("upkeep", f"older than {self._audit_days} days")
-            await _all(lambda: self._audit.prune(conn, author, old, EntryFilter()), PRUNE_BATCH)
+            old = (now or await read_clock(conn)) - timedelta(days=self._audit_days)
+            await _all(lambda: self._audit.prune_expired(conn, old), PRUNE_BATCH)
         dropped: list[str] = []
         try:
             dropped = await drop_old_partitions(conn, self._schema, today)
@@ -82,6 +88,11 @@ class Upkeep:
         await _all(lambda: self._answers.prune(conn, PRUNE_LIMIT), PRUNE_LIMIT)
         await self._samples.take(conn)
         await note_queues(conn, self._settings)
+
+    async def _prune_kinds(self, conn: Conn) -> None:
+        if time.monotonic() >= self._kinds_at:
+            await self._declarations.prune(conn)
+            self._kinds_at = time.monotonic() + KINDS_SECONDS
 
     async def roll_up(self, conn: Conn, now: datetime | None = None, limit: int = ROLL_LIMIT) -> int:
         """Add closed minutes to the counts."""

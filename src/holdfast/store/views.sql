@@ -89,27 +89,37 @@ select h.id::text from ({completed_looked_at}) h order by h.id desc offset %(loo
 
 
 -- name: attempts
--- Every claim of a task that ended otherwise than in success.
+-- The latest claims of a task that ended otherwise than in success, the first of them first.
+select * from (
 select
     a.fence, a.ended_as, a.started_at, a.ended_at, a.error_code, coalesce(a.error_message, a.reason), a.worker::text,
     w.name, w.release, a.progress, a.failure_class
 from holdfast.task_attempts a
 left join holdfast.workers w on w.id = a.worker
 where a.task_id = %(id)s::uuid
-order by a.fence, a.ended_at;
+order by a.fence desc, a.ended_at desc
+limit %(limit)s
+) latest
+order by latest.fence, latest.ended_at;
+
+
+-- name: count_attempts
+select count(*) from (
+    select from holdfast.task_attempts a where a.task_id = %(id)s::uuid limit %(most)s::integer
+) a;
 
 
 -- name: queues
--- Each queue with what waits in it, counted as far as that is cheap: a figure of `most` + 1 says that there is more.
+-- Each queue, of so many at most, with what waits in it, counted as far as that is cheap: a figure of `most` + 1 says that there is more.
 with recursive found as (
     -- From the end, where the latest stand: beside an old snapshot those at the beginning may all be dead.
-    (select r.queue from holdfast.ready r order by r.queue desc, r.priority desc, r.run_at desc limit 1)
+    (select r.queue, 1 as nth from holdfast.ready r order by r.queue desc, r.priority desc, r.run_at desc limit 1)
     union all
     select (
         select r.queue from holdfast.ready r where r.queue < f.queue order by r.queue desc, r.priority desc, r.run_at desc limit 1
-    )
+    ), f.nth + 1
     from found f
-    where f.queue is not null
+    where f.queue is not null and f.nth <= %(queues_max)s::integer
 ), behind as materialized (
     select w.queue, count(*) as tasks from (select w.queue from holdfast.waiting w limit %(most)s::integer + 1) w group by w.queue
 ), runs as materialized (
@@ -117,16 +127,29 @@ with recursive found as (
     from (select r.id from holdfast.running r limit %(most)s::integer + 1) f
     cross join {tasks_found}
     group by t.queue
-), names as (
-    select f.queue from found f where f.queue is not null
-    union select b.queue from behind b
-    union select r.queue from runs r
-    union select q.name from holdfast.queues q
-    union select u.queue from holdfast.workers w cross join unnest(w.queues) u (queue) where w.lost_at is null
+), served as materialized (
+    select
+        u.queue, bool_or(w.token is null) as ours, count(distinct w.id) filter (where w.lease_expires_at > now()) as workers
+    from holdfast.workers w
+    cross join unnest(w.queues) u (queue)
+    where w.lost_at is null
+    group by u.queue
+), names as materialized (
+    -- Not all where there are very many: those that somebody has made up do not hide those that our workers serve.
+    select a.queue
+    from (
+        select q.name as queue, 1 as rank from holdfast.queues q
+        union all select s.queue, case when s.ours then 1 else 4 end from served s
+        union all select r.queue, 2 from runs r
+        union all select b.queue, 2 from behind b
+        union all select f.queue, 3 from found f where f.queue is not null
+    ) a
+    group by a.queue
+    order by min(a.rank), a.queue
+    limit %(queues_max)s::integer + 1
 )
 select
-    n.queue, c.ready, c.scheduled, coalesce(b.tasks, 0), coalesce(r.tasks, 0), c.oldest,
-    (select count(*) from holdfast.workers w where w.lost_at is null and w.lease_expires_at > now() and n.queue = any (w.queues)),
+    n.queue, c.ready, c.scheduled, coalesce(b.tasks, 0), coalesce(r.tasks, 0), c.oldest, coalesce(s.workers, 0),
     q.paused_at, q.paused_by, q.pause_reason, q.paused_until
 from names n
 cross join lateral (
@@ -157,6 +180,7 @@ cross join lateral (
         ) x
     ) d
 ) c
+left join served s on s.queue = n.queue
 left join behind b on b.queue = n.queue
 left join runs r on r.queue = n.queue
 left join holdfast.queues q on q.name = n.queue
@@ -213,10 +237,19 @@ order by t.run_at
 limit %(limit)s;
 
 
+-- name: has_row
+-- Whether a task is failed, cancelled or paused, and whether it has a row where claims and operators look for one.
+select
+    t.mark is not null,
+    {has_row}
+from holdfast.tasks t
+where t.id = %(id)s::uuid;
+
+
 -- name: why
 -- What stands in the way of one task that is queued.
 select
-    r.id is not null, r.run_at, w.bucket,
+    {has_row}, r.id is not null, r.run_at, r.run_at > now(), w.bucket,
     k.paused_at, k.paused_by, k.pause_reason, k.paused_until, k.parked_at,
     q.paused_at, q.paused_by, q.pause_reason, q.paused_until,
     exists (

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -13,6 +13,8 @@ from holdfast.store.pool import Conn
 from holdfast.store.sql import load
 
 COUNT_MAX = 10_000
+_MARKED = (State.FAILED, State.CANCELLED, State.PAUSED)
+_REPAIR = "run `holdfast doctor --repair --reason …`"
 
 
 class Cause(StrEnum):
@@ -27,6 +29,7 @@ class Cause(StrEnum):
     SCHEDULED = "scheduled"
     BACKING_OFF = "backing_off"
     SNOOZED = "snoozed"
+    STRANDED = "stranded"
     AFTER_OTHERS = "after_others"
     QUEUE_PAUSED = "queue_paused"
     KIND_PAUSED = "kind_paused"
@@ -50,8 +53,10 @@ class Reason(NamedTuple):
 class _Facts:
     """What the statement `why` answers, in its order."""
 
+    has_row: bool
     ready: bool
     run_at: datetime | None
+    ahead_of_clock: bool | None
     bucket: str | None
     paused_at: datetime | None
     paused_by: str | None
@@ -79,6 +84,17 @@ class Why:
 
     async def of(self, conn: Conn, task: TaskView) -> list[Reason]:
         """Why a task is not running, or what became of it."""
+        if task.state in _MARKED:
+            row = await (await conn.execute(self._sql["has_row"], {"id": task.id})).fetchone()
+            if row == (True, True):
+                text = (
+                    f"it is {task.state}, but still has a row in ready, waiting or running, so that a worker "
+                    f"may run it: {_REPAIR}"
+                )
+                return [Reason(Cause.STRANDED, text), *await self._of(conn, task)]
+        return await self._of(conn, task)
+
+    async def _of(self, conn: Conn, task: TaskView) -> list[Reason]:
         match task.state:
             case State.COMPLETED:
                 took = f"{task.execution_seconds or 0:.3f} s"
@@ -105,6 +121,7 @@ class Why:
 
 def _queued(task: TaskView, facts: _Facts) -> list[Reason]:
     found = [
+        *_stranded(facts),
         *_time(task, facts),
         *_after(facts),
         *_paused(task, facts),
@@ -114,8 +131,19 @@ def _queued(task: TaskView, facts: _Facts) -> list[Reason]:
     return found or [Reason(Cause.ABOUT_TO_START, "nothing stands in its way: it is about to start")]
 
 
+def _stranded(facts: _Facts) -> list[Reason]:
+    if facts.has_row:
+        return []
+    text = (
+        "its row in ready, waiting or running is missing, or differs from tasks. If it is missing, no worker "
+        "finds the task; if it differs, a worker may run the task, but it cannot be cancelled or paused: "
+        f"{_REPAIR}"
+    )
+    return [Reason(Cause.STRANDED, text)]
+
+
 def _time(task: TaskView, facts: _Facts) -> list[Reason]:
-    if facts.run_at is None or facts.run_at <= datetime.now(UTC):
+    if facts.run_at is None or not facts.ahead_of_clock:
         return []
     at = facts.run_at.isoformat(timespec="seconds")
     failures = task.counters.failures + task.counters.rate_limits

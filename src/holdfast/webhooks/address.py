@@ -16,6 +16,7 @@ from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from holdfast.core.errors import Misused
+from holdfast.core.redact import shown_url
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -37,6 +38,8 @@ _NOT_PUBLIC = (
     ipaddress.ip_network("5f00::/16"),
     ipaddress.ip_network("192.0.0.0/24"),
     ipaddress.ip_network("192.88.99.0/24"),
+    # A cloud's own services, reachable from its machines alone (Azure WireServer).
+    ipaddress.ip_network("168.63.129.16/32"),
 )
 
 
@@ -61,8 +64,8 @@ class Place:
 
     @property
     def shown(self) -> str:
-        """As logs and the audit have it: without a query, where tokens stand."""
-        return f"{'https' if self.secure else 'http'}://{self.authority}{self.path.partition('?')[0]}"
+        """As logs and the audit have it."""
+        return shown_url(f"{'https' if self.secure else 'http'}://{self.authority}{self.path}")
 
 
 def place_of(url: str, *, plain: bool = True) -> Place:
@@ -132,6 +135,10 @@ def _wrapped(address: Address) -> Iterator[ipaddress.IPv4Address]:
         yield address.sixtofour
     if address.teredo is not None:
         yield from address.teredo
+    # ISATAP: an IPv4 address behind 0000:5efe or 0200:5efe in the lower half.
+    lower = int(address) & 0xFFFF_FFFF_FFFF_FFFF
+    if lower >> 32 in (0x0000_5EFE, 0x0200_5EFE):
+        yield ipaddress.IPv4Address(lower & 0xFFFF_FFFF)
 
 
 class Lookups:

@@ -5,18 +5,18 @@ import json
 import random
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from weakref import WeakKeyDictionary
 
 from holdfast.config import Settings
 from holdfast.core.events import Listener
+from holdfast.core.failure import kept
 from holdfast.core.handler import Task
 from holdfast.core.outcome import Complete, Fail, Outcome, Retry, Snooze
 from holdfast.runtime.link import Link, LinkLost
 from holdfast.store.pool import Conn
 from holdfast.webhooks.address import AddressRefused, Network, networks_of
 from holdfast.webhooks.endpoints import Endpoints, Target
-from holdfast.webhooks.exchange import Undelivered
+from holdfast.webhooks.exchange import KEPT_BYTES, Undelivered
 from holdfast.webhooks.kinds import Delivery
 from holdfast.webhooks.log import Attempt, LogWriter
 from holdfast.webhooks.patience import delay, until_asked_again
@@ -28,6 +28,7 @@ from holdfast.webhooks.signing import signed
 FRESH_SECONDS = 1.0
 KNOWN_MAX = 10_000
 BY = "holdfast"
+CODE = "holdfast:webhooks"
 
 REFUSED = "WEBHOOK_ADDRESS_REFUSED"
 GONE = "WEBHOOK_GONE"
@@ -67,7 +68,7 @@ class _Desk:
         self._link = Link(settings.database_url, "holdfast webhooks", listen)
         # Beside the other, so that a look at an endpoint does not wait for a commit.
         self._looks = Link(settings.database_url, "holdfast webhooks looks", listen)
-        self._endpoints = Endpoints(settings, listen, by=BY)
+        self._endpoints = Endpoints(settings, listen, by=BY, code=CODE)
         self._log = LogWriter(settings, self._link, listen)
         self._post = Post(allowed)
         self._known: dict[str, tuple[float, Target | None]] = {}
@@ -122,7 +123,7 @@ class _Desk:
 
     async def _attempted(self, task: Task[Delivery], target: Target) -> tuple[Attempt, str | None]:
         body = task.payload.body.encode()
-        now = datetime.now(UTC)
+        now = target.now()
         signed_at, began = int(now.timestamp()), time.monotonic()
         headers = signed(target.keys, task.payload.event, signed_at, body)
         status = code = message = head = retry_after = None
@@ -133,9 +134,12 @@ class _Desk:
         except Undelivered as error:
             code, message = f"WEBHOOK_{error.code.upper()}", str(error)
         else:
-            status, head, retry_after = answer.status, answer.head, answer.retry_after
+            status, retry_after = answer.status, answer.retry_after
+            # A receiver may repeat what it was sent, and its own secrets too.
+            head = kept(answer.head, KEPT_BYTES, [task.payload.body])
             if not 200 <= status < 300:
                 code, message = f"WEBHOOK_{status}", f"the receiver answered {status}"
+        message = None if message is None else kept(message)
         attempt = Attempt(
             now,
             task.payload.endpoint,
@@ -176,7 +180,7 @@ class _Desk:
             await self._disable(endpoint, attempt, "it has done nothing but fail for days")
         if code == REFUSED:
             return Fail(code, message)
-        return Retry(message, delay(task.attempt, retry_after), code)
+        return Retry(message, delay(task.attempt, attempt.at, retry_after), code)
 
     async def _disable(self, endpoint: str, attempt: Attempt, why: str) -> None:
         async def work(conn: Conn) -> None:

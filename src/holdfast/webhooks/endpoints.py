@@ -4,8 +4,8 @@ import base64
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
 from uuid_utils import uuid7
 
@@ -14,6 +14,7 @@ from holdfast.core.audit import Action
 from holdfast.core.errors import EndpointNotFound, Misused
 from holdfast.core.events import Listener, silent
 from holdfast.core.limit import Limit, Scope, bucket_of_key
+from holdfast.core.redact import shown_url
 from holdfast.core.task import is_id
 from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.limits import Limits
@@ -50,6 +51,10 @@ class Endpoint:
     failures: int
     left_alone_until: datetime | None
     keys: Sequence[str]
+
+    def masked(self) -> "Endpoint":
+        """The same with its URL as those see it who need not know it whole: a part of it may be a token."""
+        return replace(self, url=shown_url(self.url))
 
     @property
     def state(self) -> str:
@@ -92,6 +97,13 @@ class Target:
     failing: bool
     # On this process's clock: nothing is sent before, and then one delivery goes first.
     left_alone_until: float | None
+    # What the database's clock said, and when that was on this process's clock.
+    clock: datetime
+    read_at: float
+
+    def now(self) -> datetime:
+        """What the database's clock says now."""
+        return self.clock + timedelta(seconds=time.monotonic() - self.read_at)
 
     def left_alone_for(self) -> float:
         """How many seconds more; none if its time is over."""
@@ -101,8 +113,11 @@ class Target:
 class Endpoints:
     """The endpoints of one installation; each change is in the audit, in the same commit."""
 
-    def __init__(self, settings: Settings, listen: Listener = silent, *, by: str) -> None:
+    def __init__(
+        self, settings: Settings, listen: Listener = silent, *, by: str, code: str | None = None
+    ) -> None:
         self._settings = settings
+        self._code = code
         self._sql = load("webhooks.sql", settings.schema_name, PACKAGE)
         self._audit = AuditWriter(settings, listen)
         self._limits = Limits(settings, listen, by=by)
@@ -213,14 +228,22 @@ class Endpoints:
             raise EndpointNotFound(endpoint)
         return Endpoint(*row)
 
+    async def reveal(self, conn: Conn, endpoint: str, reason: str) -> Endpoint:
+        """One of them with its URL whole, for whoever says why; that it was shown is in the audit."""
+        found = await self.show(conn, endpoint)
+        await self._note(conn, Action.WEBHOOK_REVEAL, endpoint, reason)
+        return found
+
     # What deliveries ask and say.
 
     async def target(self, conn: Conn, endpoint: str) -> Target | None:
         """An endpoint as a delivery needs it now."""
-        row = await (await conn.execute(self._sql["for_delivery"], {"id": endpoint})).fetchone()
+        values = {"id": endpoint, "seconds_max": patience.BREAK_SECONDS_MAX}
+        row = await (await conn.execute(self._sql["for_delivery"], values)).fetchone()
         if row is None:
             return None
-        url, disabled, failing, left_alone, keys = row
+        url, disabled, failing, left_alone, keys, clock = row
+        read_at = time.monotonic()
         named = [key.partition(":") for key in keys]
         return Target(
             # Whether TLS is wanted was asked where it was added.
@@ -228,12 +251,18 @@ class Endpoints:
             [Key(name, base64.b64decode(secret)) for name, _, secret in named],
             disabled,
             failing,
-            None if left_alone is None else time.monotonic() + left_alone,
+            None if left_alone is None else read_at + left_alone,
+            clock,
+            read_at,
         )
 
     async def probe(self, conn: Conn, endpoint: str) -> bool:
         """Whether this delivery is the one that may see if an endpoint is well again."""
-        values = {"id": endpoint, "seconds": patience.PROBE_SECONDS}
+        values = {
+            "id": endpoint,
+            "seconds": patience.PROBE_SECONDS,
+            "seconds_max": patience.BREAK_SECONDS_MAX,
+        }
         return await (await conn.execute(self._sql["probe"], values)).fetchone() is not None
 
     async def failed(self, conn: Conn, endpoint: str, *, probe: bool) -> bool:
@@ -276,5 +305,5 @@ class Endpoints:
         return row is not None
 
     async def _note(self, conn: Conn, action: Action, endpoint: str, reason: str, **details: object) -> None:
-        author = Author(self._by, reason)
+        author = Author(self._by, reason, self._code)
         await self._audit.note(conn, action, author, kind=DELIVER, details={"endpoint": endpoint} | details)

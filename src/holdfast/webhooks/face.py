@@ -3,14 +3,15 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Unpack
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from holdfast.config import Settings
-from holdfast.core.errors import Misused
+from holdfast.core.errors import BadPayload, Misused
 from holdfast.core.events import Listener
-from holdfast.core.handler import Gather, Handler, Handlers
+from holdfast.core.handler import Gather, Handler, Handlers, hash_of_schema
 from holdfast.core.limit import Limit
 from holdfast.core.task import NewTask
+from holdfast.runtime.traces import why_invalid
 from holdfast.webhooks.kinds import DELIVER, ENDPOINT, PUBLISH, Delivery, Event
 from holdfast.webhooks.patience import ATTEMPTS
 from holdfast.webhooks.publish import EventOptions, Publish, new_event, publish_task
@@ -76,6 +77,8 @@ def _handlers(settings: Settings, publish: Publish, deliver: Callable[..., Await
             awaits=True,
             queue=settings.webhooks_queue,
             bulk=Gather(FAN_OUT, LINGER_SECONDS),
+            # What others put into their events is not ours to show.
+            secrets=("data",),
             **_reads(Event),
         ),
         DELIVER: Handler(
@@ -85,6 +88,7 @@ def _handlers(settings: Settings, publish: Publish, deliver: Callable[..., Await
             queue=settings.webhooks_queue,
             max_attempts=ATTEMPTS,
             per=(ENDPOINT, Limit(running=RUNNING)),
+            secrets=("body",),
             **_reads(Delivery),
         ),
     }
@@ -95,6 +99,13 @@ def _reads(model: type[Event] | type[Delivery]) -> dict[str, Any]:
     reader: TypeAdapter[Any] = TypeAdapter(model)
 
     def check(payload: str) -> str:
-        return str(reader.validate_json(payload).model_dump_json())
+        try:
+            return str(reader.validate_json(payload).model_dump_json())
+        except ValidationError as error:
+            raise BadPayload(f"it is no payload of {model.__name__}: {why_invalid(error)}") from error
 
-    return {"decode": lambda payload, _version: reader.validate_json(payload), "check": check}
+    return {
+        "decode": lambda payload, _version: reader.validate_json(payload),
+        "check": check,
+        "payload_hash": lambda: hash_of_schema(model.model_json_schema()),
+    }

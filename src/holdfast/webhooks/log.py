@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from operator import attrgetter
 
@@ -10,6 +10,7 @@ import psycopg
 
 from holdfast.config import Settings
 from holdfast.core.events import Listener, StatementFailed
+from holdfast.core.redact import shown_url
 from holdfast.core.task import is_id
 from holdfast.runtime.link import Link, LinkLost
 from holdfast.store.partitions import ensure_partitions
@@ -124,4 +125,6 @@ class DeliveryLog:
             return []
         values = {"endpoint": endpoint, "task": task, "before": before, "failed": failed, "limit": limit}
         rows = await (await conn.execute(self._sql["attempts"], values)).fetchall()
-        return [Attempt(*row) for row in rows]
+        # Before 0.3.0 the path was logged whole.
+        found = [Attempt(*row) for row in rows]
+        return [replace(one, url=shown_url(one.url)) for one in found]

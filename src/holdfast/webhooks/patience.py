@@ -1,7 +1,7 @@
 """When a delivery is tried again: three times within seconds, then for a day and more; pure."""
 
 import random
-from datetime import UTC, datetime
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 
 # After each attempt that failed, in seconds: a receiver that restarts, then one that somebody has to mend.
@@ -25,12 +25,12 @@ DISABLE_AFTER_DAYS = 5
 KEEP_DISABLED_DAYS = 7
 
 
-def delay(attempt: int, retry_after: str | None = None, now: datetime | None = None) -> float:
+def delay(attempt: int, now: datetime, retry_after: str | None = None) -> float:
     """Seconds to wait after this attempt, counted from 1; as long as a receiver asks for, within reason."""
     usual = DELAYS[min(attempt, len(DELAYS)) - 1]
     if attempt > len(FAST):
         usual *= random.uniform(1 - JITTER, 1 + JITTER)
-    asked = _asked_for(retry_after, now or datetime.now(UTC))
+    asked = _asked_for(retry_after, now)
     return usual if asked is None else max(usual, min(asked, RETRY_AFTER_SECONDS_MAX))
 
 

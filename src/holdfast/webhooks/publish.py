@@ -9,6 +9,7 @@ from typing import TypedDict
 from uuid_utils import uuid7
 
 from holdfast.config import Settings
+from holdfast.core.bounds import check_moment
 from holdfast.core.errors import BadPayload, Misused, PayloadTooLarge
 from holdfast.core.events import Listener, silent
 from holdfast.core.handler import Bulk, Task
@@ -29,6 +30,8 @@ SLICE_BYTES = 4_000_000
 # An id is part of what is signed, with full stops between the parts: it has none of its own.
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _TYPE = re.compile(r"[A-Za-z0-9_.-]{1,200}")
+# Types of notices by Holdfast itself.
+OWN_TYPES = "webhook."
 # Told to endpoints that ask for it by name.
 ENDPOINT_DISABLED = "webhook.endpoint_disabled"
 
@@ -48,6 +51,15 @@ class EventOptions(TypedDict, total=False):
 
 def new_event(type_: str, data: object, options: EventOptions) -> Event:
     """An event that can be sent, or an error that says why it cannot."""
+    if type_.startswith(OWN_TYPES):
+        raise Misused(
+            f"event type {type_!r} is reserved: "
+            f"types that begin with {OWN_TYPES} are published by Holdfast only"
+        )
+    return _event(type_, data, options)
+
+
+def _event(type_: str, data: object, options: EventOptions) -> Event:
     unknown = sorted(set(options) - set(EventOptions.__annotations__))
     if unknown:
         known = ", ".join(EventOptions.__annotations__)
@@ -62,6 +74,8 @@ def new_event(type_: str, data: object, options: EventOptions) -> Event:
     at = options.get("occurred_at")
     if at is not None and at.tzinfo is None:
         raise Misused(f"occurred_at is {at}, without a time zone: write datetime.now(UTC)")
+    if at is not None:
+        check_moment("occurred_at", at)
     try:
         text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         text.encode()
@@ -81,7 +95,7 @@ def publish_task(settings: Settings, event: Event, *, subject: str | None = None
     # A delivery is larger than its event, and must fit as well.
     size, limit = len(event.model_dump_json().encode()) + DELIVERY_BYTES, settings.payload_bytes_max
     if size > limit:
-        raise PayloadTooLarge(DELIVER, size, limit)
+        raise PayloadTooLarge.of(DELIVER, size, limit)
     return NewTask(
         PUBLISH,
         event.model_dump_json(),
@@ -159,5 +173,5 @@ def _deliveries(task: Task[Event], wanted: Sequence[tuple[str, bool]]) -> Iterat
 
 async def disabled_event(settings: Settings, conn: Conn, endpoint: str, url: str, why: str) -> None:
     """Tell whoever asked to be told that an endpoint gets no more."""
-    event = new_event(ENDPOINT_DISABLED, {"endpoint": endpoint, "url": url, "reason": why}, {})
+    event = _event(ENDPOINT_DISABLED, {"endpoint": endpoint, "url": url, "reason": why}, {})
     await Enqueuer(settings).enqueue(bridge_async(conn), [publish_task(settings, event)])

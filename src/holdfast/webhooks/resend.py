@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import uuid4
 
+from pydantic import ValidationError
+
 from holdfast.config import Settings
 from holdfast.core.audit import Action
 from holdfast.core.errors import Misused
@@ -98,7 +100,10 @@ class Resend:
         """New deliveries of what was delivered before, with an entry in the audit for each."""
         if not payloads:
             return []
-        deliveries = [Delivery.model_validate_json(payload) for payload in payloads]
+        try:
+            deliveries = [Delivery.model_validate_json(payload) for payload in payloads]
+        except ValidationError as error:
+            raise Misused("a delivery whose payload cannot be read cannot be sent again") from error
         in_order = {one.id: one.in_order for one in await self._endpoints.page(conn)}
         batch = str(uuid4())
         tasks = [

@@ -1,3 +1,72 @@
+-- name: install_check_event
+-- Refuses what a producer hands in as an event and cannot be delivered. Python checks the same before it publishes
+-- (webhooks/publish.py). Types that begin with webhook. are reserved for Holdfast's own notices.
+create or replace function holdfast.check_event(event jsonb) returns void
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    wrong text;
+begin
+    wrong := case
+        when jsonb_typeof(event) <> 'object' or event - array['id', 'type', 'data', 'version', 'occurred_at'] <> '{}'
+            then 'it has id, type, data, version and occurred_at, and nothing else'
+        when (jsonb_typeof(event -> 'id') = 'string' and event ->> 'id' ~ '^[A-Za-z0-9_-]{1,100}$') is not true
+            then 'its id has 1 to 100 letters, digits, _ or -'
+        when (jsonb_typeof(event -> 'type') = 'string' and event ->> 'type' ~ '^[A-Za-z0-9_.-]{1,200}$') is not true
+            then 'its type has 1 to 200 letters, digits, and any of . _ -'
+        when (jsonb_typeof(event -> 'data') = 'string') is not true then 'its data is the text of a JSON document'
+        when event ->> 'version' is not null and (jsonb_typeof(event -> 'version') = 'number' and event ->> 'version' ~ '^-?[0-9]{1,18}$') is not true
+            then 'its version is a whole number'
+        -- A delivery is larger than its event, and must fit as well.
+        when octet_length(event::text) + 1000 > holdfast.payload_bytes_max() then 'it is too large to be delivered'
+    end;
+    if wrong is null then
+        begin
+            perform (event ->> 'data')::json, (event ->> 'occurred_at')::timestamptz;
+        exception when data_exception or statement_too_complex then
+            wrong := 'its data is no JSON, or its occurred_at no time';
+        end;
+    end if;
+    if wrong is not null then
+        raise exception using errcode = 'HF005', message = 'this is no event: ' || wrong;
+    end if;
+    if starts_with(event ->> 'type', 'webhook.') then
+        raise exception using
+            errcode = 'HF005',
+            message = format('event type %L is reserved: types that begin with webhook. are published by Holdfast only', event ->> 'type');
+    end if;
+end
+$$;
+
+-- name: install_publish_event
+-- Publishes an event in the caller's transaction, for triggers and other languages; answers the event's id. The same
+-- id twice within a day is one event. The queue is the one of HOLDFAST_WEBHOOKS_QUEUE.
+create or replace function holdfast.publish_event(
+    type text,
+    data jsonb,
+    id text default null,
+    version bigint default null,
+    occurred_at timestamptz default null,
+    subject text default null,
+    queue text default 'default'
+) returns text
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    event_id text := coalesce(id, 'evt_' || replace(holdfast.uuid7()::text, '-', ''));
+    event jsonb := jsonb_build_object('id', event_id, 'type', type, 'data', data::text, 'version', version, 'occurred_at', occurred_at);
+begin
+    perform holdfast.check_event(event);
+    perform holdfast.enqueue(
+        kind => 'webhook.publish', payload => event, queue => publish_event.queue, subject => publish_event.subject, key => event_id
+    );
+    return event_id;
+end
+$$;
+
 -- name: create
 insert into holdfast.webhook_endpoints (id, url, description, events, in_order, running_max, created_by)
 values (%(id)s, %(url)s, %(description)s, %(events)s, %(in_order)s, %(running_max)s, %(by)s);
@@ -22,7 +91,7 @@ insert into holdfast.webhook_keys (endpoint, id, secret) values (%(endpoint)s, %
 -- All but the newest sign until then; those whose time is over go.
 with gone as (delete from holdfast.webhook_keys where endpoint = %(endpoint)s and retires_at <= now())
 update holdfast.webhook_keys
-set retires_at = least(retires_at, now() + make_interval(secs => %(seconds)s))
+set retires_at = least(retires_at, now() + make_interval(secs => %(seconds)s::double precision))
 where endpoint = %(endpoint)s and id <> %(newest)s;
 
 -- name: disable
@@ -61,29 +130,32 @@ join holdfast.webhook_endpoints e
         where w.type = t.type
             or (w.type like '%%.*' and starts_with(t.type, left(w.type, -1)) and not starts_with(t.type, 'webhook.'))
     )
-where e.disabled_at is null or e.disabled_at > now() - make_interval(days => %(days)s)
+where e.disabled_at is null or e.disabled_at > now() - make_interval(days => %(days)s::integer)
 order by e.created_at, e.id;
 
 -- name: for_delivery
+-- An endpoint as a delivery needs it, and the clock that dates and signs what is sent. It is left alone no longer than the
+-- longest break: the clock may have been put back.
 select
     e.url,
     e.disabled_because,
     e.failing_since is not null,
-    extract(epoch from e.left_alone_until - now())::float8,
+    case when e.left_alone_until is not null then least(extract(epoch from e.left_alone_until - now()), %(seconds_max)s)::float8 end,
     array(
         select k.id || ':' || encode(k.secret, 'base64')
         from holdfast.webhook_keys k
         where k.endpoint = e.id and (k.retires_at is null or k.retires_at > now())
         order by k.created_at desc
-    )
+    ),
+    clock_timestamp()
 from holdfast.webhook_endpoints e
 where e.id = %(id)s;
 
 -- name: probe
 -- One delivery goes to see whether the endpoint is well again; the others wait for what it finds.
 update holdfast.webhook_endpoints
-set left_alone_until = now() + make_interval(secs => %(seconds)s)
-where id = %(id)s and left_alone_until <= now()
+set left_alone_until = now() + make_interval(secs => %(seconds)s::double precision)
+where id = %(id)s and left_alone_until not between now() and now() + make_interval(secs => %(seconds_max)s::double precision)
 returning true;
 
 -- name: failed
@@ -104,7 +176,7 @@ from (
     for update
 ) s
 where e.id = s.id
-returning e.failing_since < now() - make_interval(days => %(days)s) and e.failures >= %(after)s;
+returning e.failing_since < now() - make_interval(days => %(days)s::integer) and e.failures >= %(after)s;
 
 -- name: recovered
 update holdfast.webhook_endpoints

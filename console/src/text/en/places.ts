@@ -50,6 +50,11 @@ export const places = {
   audit: {
     under: "Every act of an operator, written in the same transaction as its effect.",
     partial: "Of the newest 50,000; an export has all.",
+    proven: "Proven as",
+    provenToken: (id: string) => `token ${id}`,
+    provenCode: (name: string) => `code ${name}`,
+    provenProxy: (name: string) => `proxy ${name}`,
+    provenLogin: (name: string) => `database login ${name}`,
     prune: "Prune",
     pruneMeta: "with the filter above; a dry run first; itself audited",
     olderThan: "Older than, days",

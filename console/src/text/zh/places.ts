@@ -51,6 +51,11 @@ export const places = {
   audit: {
     under: "每次人工操作，与其效果写在同一事务中。",
     partial: "只含最新的 50,000 条；导出含全部。",
+    proven: "已验证身份",
+    provenToken: (id: string) => `令牌 ${id}`,
+    provenCode: (name: string) => `代码 ${name}`,
+    provenProxy: (name: string) => `代理 ${name}`,
+    provenLogin: (name: string) => `数据库登录 ${name}`,
     prune: "清理",
     pruneMeta: "按上方条件；先试运行；清理本身也记入审计",
     olderThan: "早于（天）",

@@ -1,0 +1,17 @@
+"""The OpenAPI document of the API, for whoever may use it."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from holdfast.http.asking import AskedBy, Asking
+
+router = APIRouter(route_class=Asking, tags=["document"])
+
+
+@router.get("/api/openapi.json", response_model=dict[str, Any])
+async def openapi(request: Request, _: AskedBy) -> object:
+    """Every route, as this document describes it."""
+    described: dict[str, Any] = request.app.openapi()
+    root = str(request.scope.get("root_path", "")).rstrip("/")
+    return described | {"servers": [{"url": root}]} if root else described

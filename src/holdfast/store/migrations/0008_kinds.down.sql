@@ -1,0 +1,2 @@
+delete from holdfast.api_answers;
+drop table holdfast.kinds;

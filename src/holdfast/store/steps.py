@@ -1,0 +1,37 @@
+"""Corrections after a step of the database's clock; each may be applied more than once."""
+
+from holdfast.config import Settings
+from holdfast.core.step import Step
+from holdfast.store.pool import Conn
+from holdfast.store.sql import load
+
+STILL_DUE_LIMIT = 20_000
+
+
+class Steps:
+    """The corrections that maintenance applies after a step."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._sql = load("steps.sql", settings.schema_name)
+        self._tasks = load("tasks.sql", settings.schema_name)
+
+    async def adjust_leases(self, conn: Conn, lease_seconds: float, forward_seconds: float = 0.0) -> None:
+        """Restart leases that a step of the clock ended early or prolonged."""
+        values = {"forward": forward_seconds, "lease": lease_seconds}
+        await conn.execute(self._tasks["adjust_leases"], values)
+
+    async def begin_ramps(self, conn: Conn) -> None:
+        """After a step forward: restart the ramps of running plans, whose allowance grows with time."""
+        await conn.execute(self._sql["begin_ramps"])
+
+    async def bring_back(self, conn: Conn) -> None:
+        """After a step back: reset times of past events that are now in the future."""
+        await conn.execute(self._sql["bring_back"])
+
+    async def keep_due(self, conn: Conn, step: Step, limit: int = STILL_DUE_LIMIT) -> int:
+        """After a step back: tasks that were due stay due; return how many were moved to now."""
+        values = {"before": step.before, "after": step.after, "limit": limit}
+        row = await (await conn.execute(self._tasks["still_due"], values)).fetchone()
+        assert row is not None, "a count always answers"
+        moved: int = row[0]
+        return moved

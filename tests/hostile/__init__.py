@@ -1,0 +1,1 @@
+"""Ten thousand hostile payloads, messages and answers, through every door."""
