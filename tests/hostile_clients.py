@@ -85,8 +85,11 @@ class Seen:
     def p99(self) -> float:
         return sorted(self.seconds)[int(len(self.seconds) * 0.99)]
 
+    def was_answered(self) -> bool:
+        return set(self.codes) == {200} and set(self.ready) == {200}
+
     def is_well(self) -> bool:
-        return self.p99() <= P99_SECONDS and set(self.codes) == {200} and set(self.ready) == {200}
+        return self.p99() <= P99_SECONDS and self.was_answered()
 
     def shown(self) -> dict[str, object]:
         return {

@@ -1,6 +1,5 @@
 """What one hostile payload or text costs in each of the functions that the doors call, in CPU seconds."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -27,10 +26,10 @@ from holdfast.observe.lines import lines
 from holdfast.ops.masking import Mask
 from holdfast.runtime.execute import failed, prepare
 from holdfast.runtime.verdicts import Verdicts
+from tests.cpu import least_seconds
 from tests.hostile.app import app
 
 SECONDS_MAX = 0.05
-TRIES = 6
 _TASK = TypeAdapter(TaskShape)
 _NOW = datetime.now(UTC)
 _ID = "01900000-0000-7000-8000-000000000000"
@@ -104,14 +103,9 @@ def _claim(kind: str, payload: str) -> Claim:
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """The least of some tries, because a collection of garbage or another process may come between."""
-    took = 0.0
-    for _ in range(TRIES):
-        began = time.process_time()
+    def tried() -> None:
         # A refusal is an answer; PostgreSQL stores no lone surrogate.
         with suppress(HoldfastError, UnicodeEncodeError):
             work()
-        took = time.process_time() - began
-        if took < SECONDS_MAX:
-            break
-    return took
+
+    return least_seconds(tried, SECONDS_MAX)

@@ -8,7 +8,8 @@ contain or consumes what it has scanned. `tests/core/test_redact.py` measures it
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice
 from urllib.parse import urlsplit
 
 from holdfast.core.errors import JsonUnreadable
@@ -24,6 +25,8 @@ SECRETS_MAX = 100
 SHORT_SECRETS_MAX = 20
 # Of a text with more places at which a secret may begin, nothing is kept: looking at each takes too long.
 COMPARED_MAX = 10_000
+# Up to so many, a search for each is quicker than a look at every place: for one, two hundred times.
+SEARCHES_MAX = 64
 CHARACTERS_MAX = 16_000
 # How much more than is kept is looked at, so that a secret is found whole before the text is cut.
 LOOKED_AT = 4
@@ -204,21 +207,33 @@ def _known(text: str, secrets: Iterable[str]) -> list[tuple[int, int]] | None:
         by_beginning.setdefault(secret[:SECRET_CHARACTERS_MIN], []).append(secret)
     if not by_beginning:
         return []
+    # One more than may be compared: then their candidates are too many as well.
+    places = sorted(islice(_places(text, by_beginning), COMPARED_MAX + 1))
+    if sum(len(by_beginning[beginning]) for _, beginning in places) > COMPARED_MAX:
+        return None
     spans: list[tuple[int, int]] = []
-    compared = 0
-    size = SECRET_CHARACTERS_MIN
-    for at in [at for at in range(len(text) - size + 1) if text[at : at + size] in by_beginning]:
-        candidates = by_beginning[text[at : at + size]]
-        compared += len(candidates)
-        if compared > COMPARED_MAX:
-            return None
-        if end := _end(text, at, candidates):
+    for at, beginning in places:
+        if end := _end(text, at, by_beginning[beginning]):
             if spans and at <= spans[-1][1]:
                 began, ended = spans.pop()
                 spans.append((began, max(end, ended)))
             else:
                 spans.append((at, end))
     return spans
+
+
+def _places(text: str, beginnings: Collection[str]) -> Iterator[tuple[int, str]]:
+    """Where one of these begins: by a search for each, or, if they are many, by a look at every place."""
+    if len(beginnings) > SEARCHES_MAX:
+        size = SECRET_CHARACTERS_MIN
+        places = [at for at in range(len(text) - size + 1) if text[at : at + size] in beginnings]
+        yield from ((at, text[at : at + size]) for at in places)
+        return
+    for beginning in beginnings:
+        at = text.find(beginning)
+        while at >= 0:
+            yield at, beginning
+            at = text.find(beginning, at + 1)
 
 
 def _end(text: str, at: int, candidates: Iterable[str]) -> int:
