@@ -56,7 +56,7 @@ INSTALL = (
     "        await conn.execute(grants('holdfast'))\n"
     "asyncio.run(main())\n"
 )
-RELEASE_BEFORE = "0.2.0"
+RELEASE_BEFORE = "0.1.0"
 
 
 def written(privileges: frozenset[Privilege]) -> str:
@@ -207,13 +207,35 @@ async def test_the_doctor_names_what_differs(installed: Conn) -> None:
     assert (await finding()).health is Health.GOOD
     await installed.execute("grant execute on function holdfast.seal_audit to public")
     await installed.execute("revoke insert on holdfast.ready from holdfast_api")
+    await installed.execute("grant create on schema holdfast to public")
     found = await finding()
+    await installed.execute("revoke create on schema holdfast from public")
     await installed.execute(grants("holdfast"))
     assert found.health is Health.WARNING
     assert "unexpected: function seal_audit: public execute" in found.found
+    assert "unexpected: schema own: public create" in found.found
     assert "missing: table ready: holdfast_api delete, insert, select, update" in found.found
     assert "holdfast migrate --grants" in found.advice
     assert (await finding()).health is Health.GOOD
+
+
+async def test_the_doctor_names_triggers_that_were_disabled(installed: Conn) -> None:
+    async def finding() -> Finding:
+        examined = await Doctor(Settings(database_url="")).examine(installed)
+        (found,) = [one for one in examined if one.name == "triggers"]
+        return found
+
+    assert (await finding()).health is Health.GOOD
+    rows = await installed.execute(
+        "select tgname from pg_trigger where tgrelid = 'holdfast.audit_log'::regclass and not tgisinternal"
+    )
+    names = {f"audit_log.{name}" for (name,) in await rows.fetchall()}
+    await installed.execute("alter table holdfast.audit_log disable trigger user")
+    found = await finding()
+    await installed.execute("alter table holdfast.audit_log enable trigger user")
+    assert found.health is Health.WARNING
+    assert names
+    assert names <= set(found.found.removeprefix("disabled: ").split(", "))
 
 
 @pytest.mark.catches("migration-needs-a-superuser")

@@ -100,6 +100,7 @@ class Doctor:
             ("days ahead", self._days),
             ("workers", self._workers),
             ("schedules", self._schedules),
+            ("triggers", self._triggers),
             ("api login", self._api_login),
             ("tokens", self._tokens),
         ):
@@ -235,6 +236,15 @@ class Doctor:
         return [
             _judge("api login", not rows, f"{names}: tokens are ignored, approvals refused" if rows else "tokens are believed",
                    "grant it holdfast_api and restart the API", Health.WARNING),
+        ]  # fmt: skip
+
+    async def _triggers(self, conn: Conn) -> list[Finding]:
+        """Whether the triggers that protect the audit are enabled."""
+        rows = await (await conn.execute(self._sql["disabled_triggers"])).fetchall()
+        names = ", ".join(name for (name,) in rows)
+        return [
+            _judge("triggers", not rows, f"disabled: {names}" if rows else "all are enabled",
+                   "enable them as the owner: alter table … enable trigger …", Health.WARNING),
         ]  # fmt: skip
 
     async def _tokens(self, conn: Conn) -> list[Finding]:

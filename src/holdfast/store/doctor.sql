@@ -63,6 +63,15 @@ order by t.name
 limit 5;
 
 
+-- name: disabled_triggers
+-- Without them somebody may write what the audit and the bounds refuse. Only the schema's owner can turn one off.
+select c.relname::text || '.' || t.tgname::text
+from pg_trigger t
+join pg_class c on c.oid = t.tgrelid
+where c.relnamespace = 'holdfast'::regnamespace and not c.relispartition and not t.tgisinternal and t.tgenabled in ('D', 'R')
+order by 1;
+
+
 -- name: stuck
 -- Leases that ended and that nobody has taken notice of, and tasks of workers that are not known.
 select

@@ -4,7 +4,7 @@
 -- name: privileges
 -- A row for each object and role: which privileges the role was granted. A table's row stands for the whole table, and
 -- privileges on some of its columns have rows of their own. Days of partitioned tables are left out: they are reached through
--- the table. No right to the schema is needed for this.
+-- the table. The schema itself is named `own`, because installations name it as they like. No right to the schema is needed for this.
 with namespace as (
     select n.oid from pg_namespace n where n.nspname = %(schema)s
 ), granted as (
@@ -26,6 +26,11 @@ with namespace as (
     join pg_attribute t on t.attrelid = c.oid and not t.attisdropped
     cross join lateral aclexplode(t.attacl) a
     where not c.relispartition and a.grantee <> c.relowner
+    union all
+    select 'schema', 'own', a.grantee, a.privilege_type
+    from pg_namespace s
+    cross join lateral aclexplode(s.nspacl) a
+    where s.nspname = %(schema)s and a.grantee <> s.nspowner
 ), named as (
     select
         g.object_type, g.object, case when g.grantee = 0 then 'public' else r.rolname end as role, lower(g.privilege_type) as privilege
