@@ -20,15 +20,6 @@ from tests.faults_of_shapes import SHAPES
 from tests.faults_of_text import TEXT
 from tests.faults_of_webhooks import WEBHOOKS
 
-SQL = "store/tasks.sql"
-SQL_TABLES = "store/migrations/0001_tasks.up.sql"
-DECIDE = "core/decide.py"
-FLOOR = "store/floor.py"
-STORE = "store/tasks.py"
-SETTLE = "store/settle.py"
-SUPERVISOR = "runtime/supervisor.py"
-EXECUTOR = "runtime/executor.py"
-RUNS = "runtime/runs.py"
 DEAF_NO_MORE = (
     "    import signal; signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM, signal.SIGINT])\n"
 )
@@ -53,262 +44,287 @@ FAULTS = (
     | TEXT
     | {
         "no-fence": Fault(
-            SQL, "where c.id = v.id and c.fence = v.fence offset 0", "where c.id = v.id offset 0"
+            "complete", "where c.id = v.id and c.fence = v.fence offset 0", "where c.id = v.id offset 0"
         ),
         "no-fence-on-retry": Fault(
-            SQL, "where c.id = v.id and c.fence = v.fence offset 0", "where c.id = v.id offset 0", 1
+            "settle", "where c.id = v.id and c.fence = v.fence offset 0", "where c.id = v.id offset 0"
         ),
         "fence-does-not-grow": Fault(
-            SQL, "select nextval('holdfast.fence') as fence", "select 1::bigint as fence"
+            "install_claim", "select nextval('holdfast.fence') as fence", "select 1::bigint as fence"
         ),
         "claim-takes-locked-rows": Fault(
-            SQL,
+            "install_claim",
             "                for update skip locked\n            ) x\n            limit room\n",
             "            ) x\n            limit room\n",
         ),
-        "claim-before-its-time": Fault(SQL, "and c.run_at <= least(l.run_to, now())", ""),
+        "claim-before-its-time": Fault("install_claim", "and c.run_at <= least(l.run_to, now())", ""),
         "claim-ignores-priority": Fault(
-            SQL, "and c.priority = l.priority\n                    and c.run_at", "and c.run_at"
+            "install_claim", "and c.priority = l.priority\n                    and c.run_at", "and c.run_at"
         ),
         "order-left-to-the-planner": Fault(
-            SQL,
+            "install_claim",
             "left join lateral (select c.paused_at, c.resumed_at from holdfast.queues c where c.name = l.queue offset 0) q on true",
             "left join holdfast.queues q on q.name = l.queue",
         ),
-        "settle-aborts-its-caller": Fault(SETTLE, "if not rest and idle:", "if not rest:"),
+        "settle-aborts-its-caller": Fault("Settler._write_group", "if not rest and idle:", "if not rest:"),
         "gate-never-opens": Fault(
-            SQL,
+            "tend_gates",
             "where b.name = g.name and g.idle and g.served and not g.unknown_to_some",
             "where false and g.idle",
         ),
         "success-stays-alive": Fault(
-            SQL,
+            "complete",
             "    delete from holdfast.tasks t\n    using gone g\n",
             "    update holdfast.tasks t\n    set progress = 1\n    from gone g\n",
         ),
         "failure-not-recorded": Fault(
-            SQL,
+            "settle",
             "    from gone g\n    join changed c on c.id = g.id\n    cross join clock k\n), causes",
             "    from gone g\n    join changed c on c.id = g.id\n    cross join clock k\n    where false\n), causes",
         ),
         "error-not-kept": Fault(
-            SQL, "failure_class = coalesce(g.failure_class, t.failure_class)", "failure_class = null"
+            "settle", "failure_class = coalesce(g.failure_class, t.failure_class)", "failure_class = null"
         ),
         "re-entry-below-the-floor": Fault(
-            SQL,
+            "settle",
             "else greatest(c.now + make_interval(secs => g.after_seconds), clock_timestamp()) end",
             "else t.run_at + make_interval(secs => g.after_seconds) end",
         ),
-        "resume-below-the-floor": Fault(SQL, "mark_reason = null, run_at = {due_from}", "mark_reason = null"),
+        "resume-below-the-floor": Fault(
+            "tasks.sql:resume", "mark_reason = null, run_at = {due_from}", "mark_reason = null"
+        ),
         "lost-worker-renews": Fault(
-            SQL, "(%(workers)s::uuid[]) and w.lost_at is null\nreturning", "(%(workers)s::uuid[])\nreturning"
+            "renew",
+            "(%(workers)s::uuid[]) and w.lost_at is null\nreturning",
+            "(%(workers)s::uuid[])\nreturning",
         ),
         "cancel-marks-a-running-task": Fault(
-            SQL,
+            "request_cancel",
             "    from (select id from dropped union all select id from stepped_out) d\n    where t.id = d.id and t.mark is null",
             "    from facts d\n    where t.id = d.id and t.mark is null",
         ),
         "pause-forgets-waiting": Fault(
-            SQL,
+            "tasks.sql:pause",
             "where t.mark is null and t.id in (select id from dropped union all select id from stepped_out)",
             "where t.mark is null and t.id in (select id from dropped)",
         ),
         "redrive-takes-paused": Fault(
-            SQL, "t.mark in ('failed', 'cancelled')\n    returning", "t.mark is not null\n    returning"
+            "forget", "t.mark in ('failed', 'cancelled')\n    returning", "t.mark is not null\n    returning"
         ),
-        "key-taken-over-at-once": Fault(SQL, "where k.expires_at <= clock\n", "where true\n"),
-        "key-payload-not-compared": Fault(SQL, "elsif not one.same then", "elsif false then"),
+        "key-taken-over-at-once": Fault(
+            "install_reserve_keys", "where k.expires_at <= clock\n", "where true\n"
+        ),
+        "key-payload-not-compared": Fault(
+            "install_reserve_keys", "elsif not one.same then", "elsif false then"
+        ),
         "keys-in-given-order": Fault(
-            SQL,
+            "install_reserve_keys",
             "        order by w.kind, w.key\n        on conflict",
             "        order by random()\n        on conflict",
         ),
-        "follow-up-lost": Fault(SQL, "            exit when queued;", "            exit;"),
-        "coalesced-task-not-held": Fault(SQL, "                for key share of r;", "                ;"),
+        "follow-up-lost": Fault("install_reserve_keys", "            exit when queued;", "            exit;"),
+        "coalesced-task-not-held": Fault(
+            "install_reserve_keys", "                for key share of r;", "                ;"
+        ),
         "snooze-spends-an-attempt": Fault(
-            DECIDE, "Counters(polls=1)", "Counters(attempts=1, failures=1, polls=1)"
+            "decide._snoozed", "Counters(polls=1)", "Counters(attempts=1, failures=1, polls=1)"
         ),
         "release-spends-an-attempt": Fault(
-            DECIDE,
+            "decide.decide",
             "return Verdict(Move.RELEASE, after_seconds",
             "return Verdict(Move.RELEASE, _ATTEMPT, after_seconds",
         ),
-        "retried-for-ever": Fault(DECIDE, "or claim.failures + 1 >= (", "or claim.failures - 10**9 >= ("),
-        "terminal-error-retried": Fault(DECIDE, "if not rule.retried or", "if"),
-        "neighbours-accused": Fault(
-            DECIDE, "crashes = claim.crashes + int(lost.alone)", "crashes = claim.crashes + 1"
+        "retried-for-ever": Fault(
+            "decide._failed", "or claim.failures + 1 >= (", "or claim.failures - 10**9 >= ("
         ),
-        "rate-limit-spends": Fault(DECIDE, "RATE_LIMITS_FREE = 20", "RATE_LIMITS_FREE = 0"),
+        "terminal-error-retried": Fault("decide._failed", "if not rule.retried or", "if"),
+        "neighbours-accused": Fault(
+            "decide._lost", "crashes = claim.crashes + int(lost.alone)", "crashes = claim.crashes + 1"
+        ),
+        "rate-limit-spends": Fault("core.decide", "RATE_LIMITS_FREE = 20", "RATE_LIMITS_FREE = 0"),
         "backoff-without-a-floor": Fault(
-            "core/backoff.py", "jitter.uniform(0.5, 1.0)", "jitter.uniform(0.0, 1.0)"
+            "Backoff.seconds", "jitter.uniform(0.5, 1.0)", "jitter.uniform(0.0, 1.0)"
         ),
         "backoff-without-a-cap": Fault(
-            "core/backoff.py",
+            "Backoff.seconds",
             "min(self.cap_seconds, self.base_seconds * 2.0 ** min(failures, 32))",
             "self.base_seconds * 2.0 ** min(failures, 32)",
         ),
         "expired-task-starts": Fault(
-            "core/task.py",
+            "Claim.expired",
             "return self.expires_at is not None and self.expires_at <= self.claimed_at",
             "return False",
         ),
         "floor-passes-an-open-transaction": Fault(
-            FLOOR, "return max(followed, seen.at - _FOLLOW)", "return seen.at"
+            "Floor._bound", "return max(followed, seen.at - _FOLLOW)", "return seen.at"
         ),
         "floor-passes-a-full-claim": Fault(
-            FLOOR,
+            "Floor.learn",
             "reached = last[lane].astimezone(UTC) if lane == stopped_at else seen.at",
             "reached = seen.at",
         ),
         "floor-survives-a-clock-step": Fault(
-            FLOOR, "            self.reset()\n        self._latest", "            pass\n        self._latest"
+            "Floor.learn",
+            "            self.reset()\n        self._latest",
+            "            pass\n        self._latest",
         ),
         "number-that-has-ended-taken-for-given-out": Fault(
-            SQL,
+            "install_claim",
             "case when exists (select from picked) then pg_current_xact_id()::text::bigint end",
             "pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1",
         ),
-        "sweep-never-starts": Fault(FLOOR, "        return now >= self._due_at", "        return False"),
+        "sweep-never-starts": Fault(
+            "Sweep.due", "        return now >= self._due_at", "        return False"
+        ),
         "late-result-in-silence": Fault(
-            SETTLE,
+            "Settler.refuse",
             "        if not late:\n            return",
             "        if late is not None:\n            return",
         ),
         "bad-result-holds-up-its-group": Fault(
-            SETTLE, "            if len(group) > 1:", "            if len(group) > 1_000:"
+            "Settler._bisect", "            if len(group) > 1:", "            if len(group) > 1_000:"
         ),
         "stray-claims-kept": Fault(
-            STORE, "if (claim.id, claim.fence) in known else", "if known is not None else"
+            "TaskStore.reconcile", "if (claim.id, claim.fence) in known else", "if known is not None else"
         ),
         "answer-lost-means-late": Fault(
-            SETTLE,
+            "Settler.landed",
             'return set(await (await conn.execute(self._sql["settled_before"], values)).fetchall())',
             "return set()",
         ),
         "no-partition-no-settle": Fault(
-            SETTLE, "if error.diag.constraint_name is not None or table not in PARTITIONED:", "if True:"
+            "Settler._make_days",
+            "if error.diag.constraint_name is not None or table not in PARTITIONED:",
+            "if True:",
         ),
         "detach-stops-everyone": Fault(
-            "store/partitions.py", 'how = "finalize" if pending else "concurrently"', 'how = ""'
+            "partitions._detach", 'how = "finalize" if pending else "concurrently"', 'how = ""'
         ),
         "migration-keeps-no-way-back": Fault(
-            "store/migrations/0001_tasks.down.sql", "    holdfast.tasks;", "    holdfast.task_keys_gone;"
+            "0001_tasks.down.sql", "    holdfast.tasks;", "    holdfast.task_keys_gone;"
         ),
         "cancel-forgotten": Fault(
-            SQL,
+            "settle",
             "when g.move = 'cancel' or g.asked is not null then 'cancelled'",
             "when g.move = 'cancel' then 'cancelled'",
         ),
         "death-alone-never-counts": Fault(
-            STORE, "return WorkerLost(alone=alone, how", "return WorkerLost(alone=False, how"
+            "tasks._fate", "return WorkerLost(alone=alone, how", "return WorkerLost(alone=False, how"
         ),
-        "tree-killer-never-suspected": Fault(STORE, "suspect=lost_before)", "suspect=False)"),
-        "a-lost-tree-accuses-all": Fault(STORE, "suspect=lost_before)", "suspect=True)"),
+        "tree-killer-never-suspected": Fault("tasks._fate", "suspect=lost_before)", "suspect=False)"),
+        "a-lost-tree-accuses-all": Fault("tasks._fate", "suspect=lost_before)", "suspect=True)"),
         "infinity-stops-every-claim": Fault(
-            SQL_TABLES,
+            "0001_tasks.up.sql",
             "times_are_finite check (run_at < '9999-01-01'",
             "times_are_finite check (true or run_at < '9999-01-01'",
         ),
         "replaced-task-taken-for-started": Fault(
-            SQL, "            continue when exists (", "            continue when false and exists ("
+            "install_reserve_keys",
+            "            continue when exists (",
+            "            continue when false and exists (",
         ),
         "key-taken-from-a-waiting-task": Fault(
-            SQL, "where t.id = k.task_id and (t.mark is null or t.mark = 'paused')", "where false"
+            "install_reserve_keys",
+            "where t.id = k.task_id and (t.mark is null or t.mark = 'paused')",
+            "where false",
         ),
         "sweep-narrows-to-nothing": Fault(
-            FLOOR,
+            "Sweep.learn",
             "self._upper - self._lower) / 2, _NARROWEST)",
             "self._upper - self._lower) / 2, timedelta(0))",
         ),
-        "floor-passes-a-paused-queue": Fault(FLOOR, "if lane[0] not in unread:", "if True:"),
+        "floor-passes-a-paused-queue": Fault("Floor.learn", "if lane[0] not in unread:", "if True:"),
         "child-not-released": Fault(
-            SUPERVISOR, "        self._errands.send(self._bury(child, pending))\n", ""
+            "Supervisor._ended", "        self._errands.send(self._bury(child, pending))\n", ""
         ),
-        "renewal-stops": Fault("runtime/renewals.py", "        if not children:\n", "        if True:\n"),
+        "renewal-stops": Fault("Renewals._renew", "        if not children:\n", "        if True:\n"),
         "lease-outlived": Fault(
-            SUPERVISOR, "if asleep or now < child.lease_until - margin or not child.ready:", "if True:"
+            "Supervisor._mind",
+            "if asleep or now < child.lease_until - margin or not child.ready:",
+            "if True:",
         ),
-        "deadline-not-enforced": Fault(SUPERVISOR, "if overdue and not child.overdue:", "if False:"),
+        "deadline-not-enforced": Fault("Supervisor._mind", "if overdue and not child.overdue:", "if False:"),
         "recycled-without-successor": Fault(
-            SUPERVISOR, "child.successor = await self._start()", "self._send_away(child, Leaving.RECYCLED)"
+            "Supervisor._recycle",
+            "child.successor = await self._start()",
+            "self._send_away(child, Leaving.RECYCLED)",
         ),
-        "maintenance-never-looks": Fault("runtime/maintenance.py", '            ("look", self._look),\n', ""),
+        "maintenance-never-looks": Fault("Maintenance.__init__", '            ("look", self._look),\n', ""),
         "executors-obey-the-group": Fault(
-            "cli/executor.py",
+            "executor.main",
             "    hear_no_group_signals()\n",
             DEAF_NO_MORE,
         ),
-        "neighbours-pay": Fault("runtime/child.py", "        if not self.died:\n", "        if False:\n"),
-        "cancel-not-heard": Fault(EXECUTOR, "self._errands.send(self._cancels.ask(now))", "pass"),
+        "neighbours-pay": Fault("Fates.of", "        if not self.died:\n", "        if False:\n"),
+        "cancel-not-heard": Fault("Executor._tick", "self._errands.send(self._cancels.ask(now))", "pass"),
         "reconciliation-off": Fault(
-            "runtime/intake.py",
+            "Intake._claim",
             "            await self._store.reconcile(conn, self._worker, self._held())\n",
             "",
         ),
         "drain-spends-an-attempt": Fault(
-            EXECUTOR,
+            "Executor._drain",
             'self._runs.stop_all(Released(Release.DRAINED), "the worker is leaving")',
             'self._runs.stop_all(__import__("holdfast").Fail("X", "drained"), "the worker is leaving")',
         ),
-        "once-means-for-ever": Fault(EXECUTOR, "want = min(want, 1 - self._claimed)", "pass"),
+        "once-means-for-ever": Fault("Executor._want", "want = min(want, 1 - self._claimed)", "pass"),
         "unknown-kind-fails": Fault(
-            "runtime/starting.py",
+            "Starting._able",
             "self._verdicts.of(claim, Released(Release.NO_HANDLER))",
             'self._verdicts.of(claim, __import__("holdfast").Fail("TASK_PAYLOAD_UNSUPPORTED", "no handler"))',
         ),
-        "process-outlives-its-time": Fault(RUNS, "            run.solo.kill()\n", "            pass\n"),
-        "invalid-ones-pile-up": Fault(
-            "runtime/starting.py", "        if self._filling:\n", "        if False:\n"
+        "process-outlives-its-time": Fault(
+            "Runs.stop", "            run.solo.kill()\n", "            pass\n"
         ),
-        "nobody-runs-alone": Fault(RUNS, "        if claim.alone:\n", "        if False:\n"),
+        "invalid-ones-pile-up": Fault("Starting.fill", "        if self._filling:\n", "        if False:\n"),
+        "nobody-runs-alone": Fault("Runs.start", "        if claim.alone:\n", "        if False:\n"),
         "flight-not-recorded": Fault(
-            RUNS, "        self._flight.start(claim.id, claim.fence, run.deadline_at)\n", ""
+            "Runs.start", "        self._flight.start(claim.id, claim.fence, run.deadline_at)\n", ""
         ),
         "exit-takes-its-process-along": Fault(
-            "runtime/execute.py",
+            "execute.execute_async",
             "except (Exception, SystemExit, KeyboardInterrupt) as error:",
             "except Exception as error:",
-            1,
         ),
         "lost-answer-forgotten": Fault(
-            "runtime/settling.py",
+            "Settling._write",
             "        except LinkLost:\n            pass\n",
             "        except LinkLost:\n            return Settled((), ())\n",
         ),
-        "hints-not-heard": Fault("runtime/hints.py", "if hint.payload in self._queues:", "if False:"),
+        "hints-not-heard": Fault("Hints._listen", "if hint.payload in self._queues:", "if False:"),
         "queues-in-any-order": Fault(
-            "cli/worker.py", 'for queue in queues.split(",")', 'for queue in sorted(queues.split(","))'
+            "worker.worker", 'for queue in queues.split(",")', 'for queue in sorted(queues.split(","))'
         ),
         "unroutable-waits-for-ever": Fault(
-            "store/gates.py", '{"grace": grace_seconds, "limit"', '{"grace": 10.0**9, "limit"'
+            "Gates.tend", '{"grace": grace_seconds, "limit"', '{"grace": 10.0**9, "limit"'
         ),
         "log-reader-stops-the-worker": Fault(
-            "observe/log.py", "if not stat.S_ISREG(os.fstat(descriptor).st_mode):", "if False:"
+            "LogLines.__init__", "if not stat.S_ISREG(os.fstat(descriptor).st_mode):", "if False:"
         ),
-        "torn-flight": Fault("runtime/flight.py", 'struct.Struct("<16sdqq")', 'struct.Struct("<16sdqq8x")'),
+        "torn-flight": Fault("runtime.flight", 'struct.Struct("<16sdqq")', 'struct.Struct("<16sdqq8x")'),
         "outcome-taken-as-it-is": Fault(
-            "runtime/execute.py",
+            "execute.told",
             "        return _said(handler, answer)\n",
             "        return answer  # type: ignore\n",
         ),
         "group-signal-kills-what-runs-apart": Fault(
-            "runtime/solo.py",
+            "solo.serve",
             "    hear_no_group_signals()\n",
             DEAF_NO_MORE,
         ),
         "group-signal-finds-a-loading-server": Fault(
-            "runtime/solo.py", "        with theirs, group_signals_blocked():\n", "        with theirs:\n"
+            "SoloServer._start", "        with theirs, group_signals_blocked():\n", "        with theirs:\n"
         ),
         "killed-start-ends-the-worker": Fault(
-            SUPERVISOR, " and child.leaving is None and status >= 0:", " and child.leaving is None:"
+            "Supervisor._ended", " and child.leaving is None and status >= 0:", " and child.leaving is None:"
         ),
         "orphan-complains": Fault(
-            "runtime/solo.py",
+            "solo.serve",
             "                except ConnectionError:\n",
             "                except KeyError:\n",
         ),
         "requeued-called-failed": Fault(
-            "observe/lines.py", 'Move.SNOOZE: "task.requeued"', 'Move.SNOOZE: "task.failed"'
+            "observe.lines", 'Move.SNOOZE: "task.requeued"', 'Move.SNOOZE: "task.failed"'
         ),
     }
 )

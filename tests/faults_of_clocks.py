@@ -3,117 +3,114 @@
 
 from tests.fault import Fault
 
-SCHEDULES = "store/schedules.py"
-SCHEDULES_SQL = "store/schedules.sql"
-SQL = "store/tasks.sql"
-STEPS_SQL = "store/steps.sql"
-
 CLOCKS = {
     "tick-lost-where-it-failed": Fault(
-        SCHEDULES_SQL,
+        "not_fired",
         "set failed_at = %(now)s\n",
         "set failed_at = %(now)s, next_at = %(now)s::timestamptz + interval '1 minute', caught_up_to = %(now)s\n",
     ),
     "failed-tick-counts-as-missed": Fault(
-        "core/schedule.py", "if self.missed == Missed.SKIP and not failed:", "if self.missed == Missed.SKIP:"
+        "Cron.due", "if self.missed == Missed.SKIP and not failed:", "if self.missed == Missed.SKIP:"
     ),
     "ticks-again-after-a-step-back": Fault(
-        SCHEDULES_SQL, "caught_up_to = greatest(s.caught_up_to, %(now)s), failed_at", "failed_at"
+        "fired", "caught_up_to = greatest(s.caught_up_to, %(now)s), failed_at", "failed_at"
     ),
     "due-tasks-wait-for-the-clock": Fault(
-        SQL,
+        "still_due",
         "            or r.run_at <= %(before)s::timestamptz and (t.enqueued_at",
         "            or false and (t.enqueued_at",
     ),
     "backoff-of-before-the-step": Fault(
-        SQL,
+        "still_due",
         "            t.last_attempt_at > now()\n            or r.run_at",
         "            false\n            or r.run_at",
     ),
     "turns-of-before-the-step": Fault(
-        STEPS_SQL, "where o.turn > c.turn for update", "where false for update"
+        "bring_back", "where o.turn > c.turn for update", "where false for update"
     ),
-    "rates-of-before-the-step": Fault(STEPS_SQL, "and o.spent_until > m.most", "and false"),
+    "rates-of-before-the-step": Fault("bring_back", "and o.spent_until > m.most", "and false"),
     "ramps-of-before-the-step": Fault(
-        STEPS_SQL, "set resumed_at = least(b.resumed_at, c.now), parked_at", "set parked_at"
+        "bring_back", "set resumed_at = least(b.resumed_at, c.now), parked_at", "set parked_at"
     ),
     "walks-of-before-the-step": Fault(
-        STEPS_SQL, "where o.due_at > c.now for update", "where false for update"
+        "bring_back", "where o.due_at > c.now for update", "where false for update"
     ),
     "dead-worker-alive-for-an-hour": Fault(
-        SQL, "        or w.lease_expires_at > now() + make_interval(secs => w.lease_seconds + 1)\n", ""
+        "adjust_leases",
+        "        or w.lease_expires_at > now() + make_interval(secs => w.lease_seconds + 1)\n",
+        "",
     ),
     "step-forward-loses-all-workers": Fault(
-        SQL,
+        "adjust_leases",
         "w.lease_expires_at <= now() and w.lease_expires_at > now() - make_interval(secs => %(forward)s::double precision)",
         "false",
     ),
     "step-forward-revives-the-dead": Fault(
-        SQL,
+        "adjust_leases",
         "w.lease_expires_at <= now() and w.lease_expires_at > now() - make_interval(secs => %(forward)s::double precision)",
         "w.lease_expires_at <= now()",
     ),
     "step-forward-times-all-out": Fault(
-        SQL, "case when r.started_at <= %(before)s::timestamptz then", "case when false then"
+        "lapsed", "case when r.started_at <= %(before)s::timestamptz then", "case when false then"
     ),
     "old-step-forgives-the-late": Fault(
-        SQL,
+        "lapsed",
         "case when r.started_at <= %(before)s::timestamptz then",
         "case when %(before)s::timestamptz is not null then",
     ),
     "nobody-renews-after-a-step-forward": Fault(
-        SQL,
+        "renew",
         "where w.id = any (%(workers)s::uuid[]) and w.lost_at is null\nreturning",
         "where w.id = any (%(workers)s::uuid[]) and w.lost_at is null and w.lease_expires_at > now()\nreturning",
     ),
     "chores-of-nobody-for-an-hour": Fault(
-        SQL,
+        "take_maintenance",
         "m.expires_at <= now() or m.expires_at > now() + make_interval(secs => m.lease_seconds + 1)",
         "m.expires_at <= now()",
     ),
     "given-back-to-a-moment-of-before": Fault(
-        SQL, "then least(t.run_at, clock_timestamp())\n", "then t.run_at\n"
+        "settle", "then least(t.run_at, clock_timestamp())\n", "then t.run_at\n"
     ),
     "retried-at-a-moment-of-before": Fault(
-        SQL, "else greatest(c.now + make_interval(", "else greatest(t.run_at, c.now + make_interval("
+        "settle", "else greatest(c.now + make_interval(", "else greatest(t.run_at, c.now + make_interval("
     ),
     "due-from-a-moment-of-before": Fault(
-        "store/pieces.sql",
+        "due_from",
         "when t.mark = 'failed' or t.run_at <= t.enqueued_at or t.last_attempt_at > clock_timestamp() then",
         "when false then",
     ),
     "own-clock-fires-ticks": Fault(
-        SCHEDULES, '"now": now or await read_clock(conn),', '"now": now or datetime.now(UTC),'
+        "Schedules.fire", '"now": now or await read_clock(conn),', '"now": now or datetime.now(UTC),'
     ),
     "own-clock-declares-ticks": Fault(
-        SCHEDULES,
+        "Schedules.declare",
         "now = now or await read_clock(conn)\n        names",
         "now = now or datetime.now(UTC)\n        names",
     ),
-    "steps-not-noticed": Fault(
-        "runtime/clockwatch.py", "        if step is not None:\n", "        if False:\n"
-    ),
+    "steps-not-noticed": Fault("ClockWatch._learn", "        if step is not None:\n", "        if False:\n"),
     "producers-clock-delays": Fault(
-        "api/kinds.py",
+        "kinds._moment",
         "    if isinstance(moment, timedelta) and abs(moment) > DELAY_MAX:\n",
         "    if isinstance(moment, timedelta): return datetime.now().astimezone() + moment\n    if False:\n",
     ),
     "command-reads-its-own-clock": Fault(
-        "cli/operating.py",
+        "operating.from_now",
         "now = on_database(lambda conn, _: read_clock(conn), migrated=False)",
         "now = datetime.now().astimezone()",
     ),
     "migration-forgets-missed-ticks": Fault(
-        "store/migrations/0007_record.up.sql",
+        "0007_record.up.sql",
         "update holdfast.schedules set",
         "-- update holdfast.schedules set",
     ),
     "others-leave-failed-ticks": Fault(
-        "runtime/maintenance.py", "await self._schedules.fire(conn, failed=True)", "pass"
+        "Maintenance.turn", "await self._schedules.fire(conn, failed=True)", "pass"
     ),
     "failed-tick-kept-by-the-holder": Fault(
-        SCHEDULES, "AGAIN_SECONDS if failed else AGAIN_LAST_SECONDS", "AGAIN_SECONDS"
+        "Schedules.fire", "AGAIN_SECONDS if failed else AGAIN_LAST_SECONDS", "AGAIN_SECONDS"
     ),
-    "doctor-blind-to-schedules": Fault(SCHEDULES, "return self.next_at >= second", "return False"),
-    "pushed-ahead-stays-ahead": Fault(SCHEDULES, "!= view.next_at:", "is None:"),
+    "doctor-blind-to-schedules": Fault(
+        "ScheduleView.is_delayed", "return self.next_at >= second", "return False"
+    ),
+    "pushed-ahead-stays-ahead": Fault("Schedules.correct", "!= view.next_at:", "is None:"),
 }

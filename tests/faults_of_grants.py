@@ -5,63 +5,63 @@ from tests.fault import Fault
 
 GRANTS = {
     "producers-make-own-tasks": Fault(
-        "store/bounds.sql",
+        "install_refuse_reserved",
         "    if reserved is not null and not holdfast.is_own_session() then",
         "    if false then",
     ),
     "events-not-checked": Fault(
-        "store/bounds.sql",
+        "install_check_task",
         "    if kind = 'webhook.publish' and not holdfast.is_own_session() then",
         "    if false then",
     ),
     "upgrade-opens-functions": Fault(
-        "store/migrate.py",
+        "migrate.migrate_up",
         '        await conn.execute(in_schema("revoke all on all functions in schema holdfast from public", schema))\n',
         "",
     ),
     "ids-may-be-given-twice": Fault(
-        "store/tasks.sql",
+        "install_enqueue_many",
         "    if cardinality(ids) > 1 and (select count(distinct u)",
         "    if false and (select count(distinct u)",
     ),
     "functions-of-others-found": Fault(
-        "store/pool.py",
+        "store.pool",
         'OWN_PATH = "-c search_path=pg_catalog,pg_temp"',
         'OWN_PATH = "-c search_path=public"',
     ),
     "grants-too-wide": Fault(
-        "store/grants.sql",
+        "grants",
         "grant execute on function holdfast.make_partition to holdfast_worker;",
         "grant execute on function holdfast.make_partition to public;",
     ),
     "worker-reads-sessions": Fault(
-        "store/grants.sql",
+        "grants",
         "revoke select on holdfast.api_tokens, holdfast.api_answers, holdfast.api_sessions from holdfast_worker, holdfast_operator;\n",
         "",
     ),
     "migration-needs-a-superuser": Fault(
-        "store/audit.sql",
+        "install_seal_audit",
         "set search_path = pg_catalog, pg_temp\nset lock_timeout = '2s'",
         "set search_path = pg_catalog, pg_temp\nset holdfast_audit.writing = 'on'",
     ),
     "doctor-stops-at-a-missing-right": Fault(
-        "store/doctor.py",
+        "Doctor.examine",
         "            except psycopg.errors.InsufficientPrivilege as error:\n                findings.append(_not_examined(name, error))\n",
         "            except psycopg.errors.DeadlockDetected as error:\n                findings.append(_not_examined(name, error))\n",
     ),
     "doctor-blind-to-equal-names": Fault(
-        "store/doctor.sql", "having count(*) > 1\n", "having count(*) > 100\n"
+        "tokens_of_one_name", "having count(*) > 1\n", "having count(*) > 100\n"
     ),
     "worker-starts-without-rights": Fault(
-        "cli/worker.py", "                await Declarations(store.settings).declare(conn, ())\n", ""
+        "worker._supervise", "                await Declarations(store.settings).declare(conn, ())\n", ""
     ),
     "executor-waits-for-rights": Fault(
-        "runtime/register.py",
+        "register.register",
         "            except psycopg.errors.InsufficientPrivilege as error:\n",
         "            except psycopg.errors.DeadlockDetected as error:\n",
     ),
     "scope-not-looked-at": Fault(
-        "ops/tokens.py",
+        "WorkerScope.refuse_beyond",
         "                if allowed is not None and name not in allowed:\n",
         "                if False:\n",
     ),

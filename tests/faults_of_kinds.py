@@ -2,45 +2,42 @@
 
 from tests.fault import Fault
 
-DECLARATIONS = "store/declarations.sql"
-MASKING = "ops/masking.py"
-
 KINDS = {
     "kinds-not-declared": Fault(
-        "runtime/register.py", "kinds.declare(conn, handlers.values())", "kinds.declare(conn, [])"
+        "register.register", "kinds.declare(conn, handlers.values())", "kinds.declare(conn, [])"
     ),
-    "kinds-written-again": Fault(DECLARATIONS, "    or not d.secrets <@ o.secrets\n", "    or true\n"),
+    "kinds-written-again": Fault("declare_kinds", "    or not d.secrets <@ o.secrets\n", "    or true\n"),
     "secrets-of-one-release": Fault(
-        DECLARATIONS,
+        "secrets_of",
         "where k.kind = any (%(kinds)s::text[])\ngroup by",
         "where k.kind = any (%(kinds)s::text[]) and k.release <> '1'\ngroup by",
     ),
     "secrets-forgotten": Fault(
-        DECLARATIONS,
+        "declare_kinds",
         "    secrets = array(select distinct f.field from unnest(k.secrets || excluded.secrets)",
         "    secrets = array(select distinct f.field from unnest(excluded.secrets)",
     ),
     "kinds-pruned-in-use": Fault(
-        "store/declarations.py",
+        "Declarations.prune",
         "unused -= {kind for (kind,) in await cursor.fetchall()}",
         "await cursor.fetchall()",
     ),
     "unknown-kind-shown-raw": Fault(
-        MASKING, "keys_only(document) if fields is None", "document if fields is None"
+        "Mask.shown", "keys_only(document) if fields is None", "document if fields is None"
     ),
     "result-unmasked": Fault(
-        MASKING,
+        "Mask.task",
         "for document in (view.payload, view.result)\n        )\n",
         "for document in (view.payload, view.result)\n        )\n        result = view.result\n",
     ),
-    "revealed-payload-kept": Fault("http/tasks.py", "    asked.shown_once.update(shown)\n", ""),
-    "answers-by-name": Fault("http/asking.py", "token = asked.bearer.token", "token = asked.by"),
+    "revealed-payload-kept": Fault("tasks.reveal", "    asked.shown_once.update(shown)\n", ""),
+    "answers-by-name": Fault("asking._once", "token = asked.bearer.token", "token = asked.by"),
     "urls-shown-whole": Fault(
-        "http/webhooks.py",
+        "webhooks._shown",
         "if asked.bearer.role is Role.ADMIN else endpoint.masked()",
         "if True else endpoint",
     ),
     "outside-messages-keep-secrets": Fault(
-        "runtime/outside.py", "{*(declared or ()), *(own.secrets if own else ())}", "()"
+        "OutsideWorkers._verdict", "{*(declared or ()), *(own.secrets if own else ())}", "()"
     ),
 }

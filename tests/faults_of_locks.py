@@ -2,35 +2,38 @@
 
 from tests.fault import Fault
 
-LINK = "runtime/link.py"
-WATCH = "runtime/lockwatch.py"
-
 LOCKS = {
     "locks-waited-for-until-the-deadline": Fault(
-        LINK, "lock_seconds=self._lock_seconds, path", "lock_seconds=None, path"
+        "Link._connected", "lock_seconds=self._lock_seconds, path", "lock_seconds=None, path"
     ),
     "backend-outlives-its-client": Fault(
-        "store/pool.py", "-c client_connection_check_interval=2s", "-c client_connection_check_interval=0"
+        "store.pool", "-c client_connection_check_interval=2s", "-c client_connection_check_interval=0"
     ),
     "api-backend-outlives-its-client": Fault(
-        "http/service.py", 'f"{CLIENT_CHECKED} {OWN_PATH}', 'f"{OWN_PATH}'
+        "PoolConnection.connect", 'f"{CLIENT_CHECKED} {OWN_PATH}', 'f"{OWN_PATH}'
     ),
     "api-waits-for-any-lock": Fault(
-        "http/service.py", "lock_timeout={LOCK_SECONDS * 1_000:.0f}", "lock_timeout=0"
+        "PoolConnection.connect", "lock_timeout={LOCK_SECONDS * 1_000:.0f}", "lock_timeout=0"
     ),
-    "sends-beside-the-abandoned": Fault(LINK, "            if blocked:\n", "            if False:\n"),
+    "sends-beside-the-abandoned": Fault(
+        "Link._after_the_abandoned", "            if blocked:\n", "            if False:\n"
+    ),
     "lock-blamed-on-the-database": Fault(
-        LINK,
+        "Link.use",
         "await (self._drop() if self._unreported else self._forget(message))",
         "await self._forget(message)",
     ),
-    "late-statement-not-told": Fault(LINK, "            if unreported:\n", "            if False:\n"),
-    "blocker-not-named": Fault(WATCH, "                self._listen(_locked(blocker))\n", ""),
-    "blocker-named-again": Fault(WATCH, "            if key not in self._named:\n", "            if True:\n"),
+    "late-statement-not-told": Fault(
+        "Link._after_the_abandoned", "            if unreported:\n", "            if False:\n"
+    ),
+    "blocker-not-named": Fault("LockWatch._look", "                self._listen(_locked(blocker))\n", ""),
+    "blocker-named-again": Fault(
+        "LockWatch._look", "            if key not in self._named:\n", "            if True:\n"
+    ),
     "blocked-chore-stops-the-others": Fault(
-        "runtime/maintenance.py", "                    blocked = error\n", "                    raise\n"
+        "Maintenance.turn", "                    blocked = error\n", "                    raise\n"
     ),
     "finish-opens-beside-the-locked": Fault(
-        "runtime/finish.py", "time.monotonic() - began > HELD_UP_SECONDS", "False"
+        "Finishing._held_up", "time.monotonic() - began > HELD_UP_SECONDS", "False"
     ),
 }

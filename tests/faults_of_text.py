@@ -2,56 +2,66 @@
 
 from tests.fault import Fault
 
-REDACT = "core/redact.py"
-SCREEN = "cli/screen.py"
 UNREADABLE = "    except JsonUnreadable:\n        return None\n"
 
 TEXT = {
-    "redaction-scans-again": Fault(REDACT, 'r"://(?:', 'r"(?<=[a-z])[a-z-]*://(?:'),
-    "redaction-of-all-of-a-text": Fault(REDACT, "= LOOKED_AT * characters_max", "= 10**9"),
-    "cut-shows-half-a-secret": Fault(REDACT, "text[:-SECRET_CHARACTERS_MAX] + CUT", "text + CUT"),
+    "redaction-scans-again": Fault("core.redact", 'r"://(?:', 'r"(?<=[a-z])[a-z-]*://(?:'),
+    "redaction-of-all-of-a-text": Fault("redact.redact", "= LOOKED_AT * characters_max", "= 10**9"),
+    "cut-shows-half-a-secret": Fault("redact.redact", "text[:-SECRET_CHARACTERS_MAX] + CUT", "text + CUT"),
     "secrets-are-sought-in-what-was-put-in": Fault(
-        REDACT,
+        "redact.redact",
         "    text = _without(text if whole else text[: looked_at - SECRET_CHARACTERS_MAX], spans)\n",
         "    for one in secrets:\n        text = text.replace(one, STRUCK)\n",
     ),
     "secrets-are-sought-after-patterns": Fault(
-        "core/failure.py", "self.raw or (self.message, self.stack)", "(self.message, self.stack)"
+        "Failure.without", "self.raw or (self.message, self.stack)", "(self.message, self.stack)"
     ),
     "undeclared-payload-in-messages": Fault(
-        "runtime/outside.py",
+        "OutsideWorkers._verdict",
         "self._verdicts.without(claim, outcome, None)",
         "self._verdicts.of(claim, outcome)",
     ),
     "exceptions-end-their-executor": Fault(
-        "runtime/traces.py",
+        "traces.tried",
         "except BaseException:  # noqa: BLE001 (the user",
         "except KeyError:  # noqa: BLE001 (the user",
     ),
-    "all-errors-of-a-validation-are-read": Fault("runtime/traces.py", "count > ERRORS_READ_MAX", "count < 0"),
-    "secret-names-by-case": Fault(REDACT, "name.casefold() in names) for name", "name in names) for name"),
-    "unreadable-payload-raises": Fault(REDACT, UNREADABLE, "    except KeyError:\n        return None\n"),
+    "all-errors-of-a-validation-are-read": Fault(
+        "traces.why_invalid", "count > ERRORS_READ_MAX", "count < 0"
+    ),
+    "secret-names-by-case": Fault(
+        "redact._values", "name.casefold() in names) for name", "name in names) for name"
+    ),
+    "unreadable-payload-raises": Fault(
+        "redact.secrets_in", UNREADABLE, "    except KeyError:\n        return None\n"
+    ),
     "unreadable-payload-has-no-secrets": Fault(
-        REDACT, UNREADABLE, "    except JsonUnreadable:\n        return []\n"
+        "redact.secrets_in", UNREADABLE, "    except JsonUnreadable:\n        return []\n"
     ),
     "controls-reach-the-terminal": Fault(
-        SCREEN, "return _UNPRINTABLE.sub(lambda found: _ESCAPES[ord(found[0])], text)", "return text"
+        "screen.printable",
+        "return _UNPRINTABLE.sub(lambda found: _ESCAPES[ord(found[0])], text)",
+        "return text",
     ),
-    "newlines-forge-lines": Fault(SCREEN, '.replace("\\n", "\\\\n")', ""),
-    "reserved-kinds-are-edited": Fault("ops/dead.py", '        refuse_reserved(before.kind, "edited")\n', ""),
-    "controls-reach-the-terminal-in-tables": Fault(SCREEN, "return one_line(text if", "return str(text if"),
+    "newlines-forge-lines": Fault("screen.one_line", '.replace("\\n", "\\\\n")', ""),
+    "reserved-kinds-are-edited": Fault(
+        "DeadLetters.edit", '        refuse_reserved(before.kind, "edited")\n', ""
+    ),
+    "controls-reach-the-terminal-in-tables": Fault(
+        "screen._cell", "return one_line(text if", "return str(text if"
+    ),
     "outside-worker-is-given-what-nobody-can-read": Fault(
-        "runtime/outside.py", "except JsonUnreadable as error", "except KeyError as error"
+        "OutsideWorkers.claim", "except JsonUnreadable as error", "except KeyError as error"
     ),
     "payload-is-read-before-it-is-recorded": Fault(
-        "runtime/runs.py",
+        "Runs.start",
         "        self._flight.start(claim.id, claim.fence, run.deadline_at)\n        task =",
         "        task =",
     ),
     "payload-is-shown-unread": Fault(
-        "core/stored_json.py", "    except JsonUnreadable as error:\n", "    except KeyError as error:\n"
+        "stored_json.shown_json", "    except JsonUnreadable as error:\n", "    except KeyError as error:\n"
     ),
     "stored-json-of-any-size": Fault(
-        "core/stored_json.py", "    check_json(text, values_max=VALUES_MAX)\n", ""
+        "stored_json.read_json", "    check_json(text, values_max=VALUES_MAX)\n", ""
     ),
 }

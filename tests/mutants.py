@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.anchors import find
 from tests.cluster import postgres
 from tests.fault import Fault
 from tests.faults import FAULTS
@@ -34,13 +35,20 @@ class Answer:
 
 def seed(fault: Fault, package: Path) -> None:
     """Put the fault into a copy of the package."""
-    path = package / fault.file
-    text = path.read_text()
-    parts = text.split(fault.old)
-    place = fault.occurrence + 1
-    if len(parts) <= place:
-        raise LookupError(f"{fault.file} no longer contains {fault.old!r}")
-    path.write_text(fault.old.join(parts[:place]) + fault.new + fault.old.join(parts[place:]))
+    path, text = seeded(fault, package)
+    path.write_text(text)
+
+
+def seeded(fault: Fault, package: Path) -> tuple[Path, str]:
+    """The file that the fault is in, and its text with the fault."""
+    part = find(fault.part, package)
+    text = part.path.read_text()
+    pieces = text[part.begin : part.end].split(fault.old)
+    nth = fault.occurrence + 1
+    if len(pieces) <= nth:
+        raise LookupError(f"{fault.part} no longer contains {fault.old!r}")
+    changed = fault.old.join(pieces[:nth]) + fault.new + fault.old.join(pieces[nth:])
+    return part.path, text[: part.begin] + changed + text[part.end :]
 
 
 def judge(name: str) -> Answer:
