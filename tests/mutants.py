@@ -35,13 +35,13 @@ class Answer:
 
 def seed(fault: Fault, package: Path) -> None:
     """Put the fault into a copy of the package."""
-    path, text = seeded(fault, package)
-    path.write_text(text)
+    path, text = seeded(fault)
+    (package / path.relative_to(PACKAGE)).write_text(text)
 
 
-def seeded(fault: Fault, package: Path) -> tuple[Path, str]:
-    """The file that the fault is in, and its text with the fault."""
-    part = find(fault.part, package)
+def seeded(fault: Fault) -> tuple[Path, str]:
+    """The file of the package that the fault is in, and its text with the fault."""
+    part = find(fault.part, PACKAGE)
     text = part.path.read_text()
     pieces = text[part.begin : part.end].split(fault.old)
     nth = fault.occurrence + 1

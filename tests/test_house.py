@@ -55,7 +55,7 @@ def test_every_fault_can_still_be_seeded_and_is_claimed_by_a_test() -> None:
     wrong = [f"no test claims to catch {name}" for name in FAULTS if f'"{name}"' not in tests]
     for name, fault in FAULTS.items():
         try:
-            path, text = seeded(fault, PACKAGE)
+            path, text = seeded(fault)
         except LookupError as error:
             wrong.append(f"{name}: {error}")
             continue
