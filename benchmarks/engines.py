@@ -127,7 +127,7 @@ class Ours:
         self, conn: Connection[TupleRow], queue: str, payload: str, schema: str = "holdfast"
     ) -> None:
         self._cursor = conn.cursor(binary=True)
-        self._sql = load("tasks.sql", schema)
+        self._sql = load("store/tasks.sql", schema)
         self._queue, self._payload = queue, payload
         self._worker = str(uuid4())
         self._floor = Floor([queue])

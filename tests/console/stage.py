@@ -6,6 +6,7 @@ python -m tests.console.stage URL [--dead 1000000]      into an empty, migrated 
 import argparse
 import asyncio
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from holdfast.config import Settings
 from holdfast.core.limit import Limit, Scope
@@ -18,7 +19,7 @@ from holdfast.store.migrate import migrate_up
 from holdfast.store.operate import Operator
 from holdfast.store.partitions import ensure_partitions
 from holdfast.store.pool import Conn, connect
-from holdfast.store.sql import load
+from holdfast.store.sql import parse
 from holdfast.store.upkeep import Upkeep
 from holdfast.webhooks.endpoints import Endpoints, NewEndpoint
 
@@ -40,7 +41,7 @@ async def seed(conn: Conn, settings: Settings, dead: int = 0) -> None:
     """Fill a database that has nothing in it."""
     # The night begins up to half an hour ago, which after midnight is yesterday.
     await ensure_partitions(conn, settings.schema_name, datetime.now(UTC).date() - timedelta(days=1))
-    statements = load("stage.sql", settings.schema_name, "tests.console")
+    statements = parse(Path(__file__).with_name("stage.sql").read_text(), settings.schema_name)
     for statement in statements.values():
         # The file says %% where SQL says %, as all our statements do.
         await conn.execute(statement, {})

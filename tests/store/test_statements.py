@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from psycopg._queries import MAX_CACHED_STATEMENT_LENGTH
 
-import holdfast.store
+import holdfast
 from holdfast.core.task import NewTask
 from holdfast.store.bridges import numbered
 from holdfast.store.floor import Floor
@@ -16,8 +16,12 @@ from holdfast.store.sql import load
 from tests.store.outgrown import outgrown
 from tests.world import World
 
-FOLDER = Path(holdfast.store.__file__).parent
-FILES = [path.name for path in FOLDER.glob("*.sql") if path.name != "grants.sql"]
+FOLDER = Path(holdfast.__file__).parent
+FILES = [
+    str(path.relative_to(FOLDER))
+    for path in FOLDER.rglob("*.sql")
+    if path.name not in ("grants.sql", "pieces.sql") and path.parent.name != "migrations"
+]
 STATEMENTS = [(file, name) for file in FILES for name in load(file) if not name.startswith("install_")]
 
 
@@ -46,7 +50,7 @@ def test_every_write_of_a_place_or_a_mark_stands_in_one_file() -> None:
 @pytest.mark.parametrize("name", ["claim", "claim_waiting", "complete"])
 def test_the_driver_remembers_the_hot_statements_parsed(name: str) -> None:
     # Parsing a claim anew took a tenth of a millisecond, three hundred times in a second.
-    assert len(load("tasks.sql", "holdfast_of_ours")[name]) <= MAX_CACHED_STATEMENT_LENGTH
+    assert len(load("store/tasks.sql", "holdfast_of_ours")[name]) <= MAX_CACHED_STATEMENT_LENGTH
 
 
 def test_every_statement_says_why() -> None:
@@ -55,7 +59,7 @@ def test_every_statement_says_why() -> None:
 
 
 async def plan(conn: Conn, name: str, values: Mapping[str, object]) -> str:
-    cursor = await conn.execute("explain (costs off) " + load("tasks.sql")[name], values)
+    cursor = await conn.execute("explain (costs off) " + load("store/tasks.sql")[name], values)
     return "\n".join(row[0] for row in await cursor.fetchall())
 
 
@@ -121,7 +125,7 @@ async def test_what_takes_back_reads_running_once_however_many_were_lost(
     await conn.execute("update holdfast.workers set lost_at = now()")
     await conn.execute("analyze holdfast.tasks, holdfast.running, holdfast.workers")
     cursor = await conn.execute(
-        "explain (analyze, timing off, costs off) " + load("tasks.sql")["lapsed"],
+        "explain (analyze, timing off, costs off) " + load("store/tasks.sql")["lapsed"],
         {"grace": 30.0, "limit": 50, "before": None, "forward": None},
     )
     found = "\n".join(row[0] for row in await cursor.fetchall())

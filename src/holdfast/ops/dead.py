@@ -127,8 +127,8 @@ class DeadLetters:
     def __init__(
         self, settings: Settings, listen: Listener = silent, *, by: str, handlers: Handlers | None = None
     ) -> None:
-        self._sql = load("failures.sql", settings.schema_name)
-        self._tasks = load("tasks.sql", settings.schema_name)
+        self._sql = load("store/failures.sql", settings.schema_name)
+        self._tasks = load("store/tasks.sql", settings.schema_name)
         self._samples = Samples(settings)
         self._audit = AuditWriter(settings, listen)
         self._operator = Operator(settings, listen, by=by)

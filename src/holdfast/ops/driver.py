@@ -71,8 +71,8 @@ class Driver:
     """Brings plans forward, a step at a time."""
 
     def __init__(self, settings: Settings, handlers: Handlers, listen: Listener = silent) -> None:
-        self._sql = load("plans.sql", settings.schema_name)
-        self._tasks = load("tasks.sql", settings.schema_name)
+        self._sql = load("store/plans.sql", settings.schema_name)
+        self._tasks = load("store/tasks.sql", settings.schema_name)
         self._plans = Plans(settings, listen, by=BY)
         self._guards = Guards(settings, handlers)
 

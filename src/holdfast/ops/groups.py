@@ -85,7 +85,7 @@ class Groups:
     """The groups of one installation."""
 
     def __init__(self, settings: Settings, listen: Listener = silent, *, by: str) -> None:
-        self._sql = load("failures.sql", settings.schema_name)
+        self._sql = load("store/failures.sql", settings.schema_name)
         self._audit = AuditWriter(settings, listen)
         self._by = by
 

@@ -32,7 +32,7 @@ class Guards:
     """The guards of an app's kinds."""
 
     def __init__(self, settings: Settings, handlers: Handlers) -> None:
-        self._sql = load("plans.sql", settings.schema_name)
+        self._sql = load("store/plans.sql", settings.schema_name)
         self._guards = {
             kind: handler.guard for kind, handler in handlers.items() if handler.guard is not None
         }

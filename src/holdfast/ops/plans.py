@@ -41,7 +41,7 @@ class Plans:
         self, settings: Settings, listen: Listener = silent, *, by: str, handlers: Handlers | None = None
     ) -> None:
         self._settings = settings
-        self._sql = load("plans.sql", settings.schema_name)
+        self._sql = load("store/plans.sql", settings.schema_name)
         self._audit = AuditWriter(settings, listen)
         self._drivers = Drivers(settings, listen)
         self._dead = DeadLetters(settings, listen, by=by)

@@ -40,7 +40,7 @@ class Finishing:
     def __init__(self, settings: Settings, handlers: Handlers) -> None:
         self._url = settings.database_url
         self._handlers = handlers
-        self._sql = load("tasks.sql", settings.schema_name)
+        self._sql = load("store/tasks.sql", settings.schema_name)
         self._idle: list[Conn] = []
         self._idle_sync: list[psycopg.Connection[Any]] = []
         self._room = asyncio.Semaphore(CONNECTIONS_MAX)

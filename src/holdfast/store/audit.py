@@ -35,7 +35,7 @@ class AuditWriter:
     """The only writer of the audit."""
 
     def __init__(self, settings: Settings, listen: Listener = silent) -> None:
-        self._sql = load("audit.sql", settings.schema_name)
+        self._sql = load("store/audit.sql", settings.schema_name)
         self._listen = listen
 
     async def note(

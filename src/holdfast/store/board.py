@@ -112,7 +112,7 @@ class Board:
     """The figures of the board."""
 
     def __init__(self, settings: Settings) -> None:
-        self._sql = load("board.sql", settings.schema_name)
+        self._sql = load("store/board.sql", settings.schema_name)
         self._samples = Samples(settings)
 
     async def database(self, conn: Conn) -> DatabaseView:
@@ -222,4 +222,4 @@ async def note_queues(conn: Conn, settings: Settings) -> None:
         "counted_at": sample.at,
         "queues_max": QUEUES_MAX,
     }
-    await conn.execute(load("board.sql", settings.schema_name)["note_queues"], values)
+    await conn.execute(load("store/board.sql", settings.schema_name)["note_queues"], values)

@@ -150,7 +150,7 @@ class Browser:
 
     def __init__(self, settings: Settings | None = None) -> None:
         settings = settings or Settings()
-        self._sql = load("views.sql", settings.schema_name)
+        self._sql = load("store/views.sql", settings.schema_name)
         self._samples = Samples(settings)
 
     async def tasks(  # noqa: PLR0913 (one for each filter)

@@ -25,7 +25,7 @@ class Enqueuer:
     def __init__(self, settings: Settings, listen: Listener = silent) -> None:
         self._settings = settings
         self._listen = listen
-        self._sql = load("tasks.sql", settings.schema_name)
+        self._sql = load("store/tasks.sql", settings.schema_name)
 
     async def enqueue(
         self, bridge: AsyncBridge, tasks: Sequence[NewTask], key_seconds: float = KEY_WINDOW_SECONDS

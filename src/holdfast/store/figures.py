@@ -44,7 +44,7 @@ class Figures:
 
 async def figures(conn: Conn, settings: Settings) -> Figures:
     """All of them, as of now."""
-    sql, browser = load("counts.sql", settings.schema_name), Browser(settings)
+    sql, browser = load("store/counts.sql", settings.schema_name), Browser(settings)
     settled = [Settled(*row) for row in await (await conn.execute(sql["settled"])).fetchall()]
     row = await (await conn.execute(sql["pulse"])).fetchone()
     assert row is not None, "a select without a table always answers"

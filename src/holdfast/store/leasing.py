@@ -39,7 +39,7 @@ class Leasing:
     """What a worker does behind limits; `TaskStore.leasing` is one."""
 
     def __init__(self, settings: Settings, listen: Listener) -> None:
-        self._sql = load("tasks.sql", settings.schema_name)
+        self._sql = load("store/tasks.sql", settings.schema_name)
         self._listen = listen
 
     async def claim_waiting(  # noqa: PLR0913 (what a lease depends on)

@@ -45,8 +45,8 @@ class Limits:
     """The limits of one installation."""
 
     def __init__(self, settings: Settings, listen: Listener = silent, *, by: str) -> None:
-        self._sql = load("limits.sql", settings.schema_name)
-        self._tasks = load("tasks.sql", settings.schema_name)
+        self._sql = load("store/limits.sql", settings.schema_name)
+        self._tasks = load("store/tasks.sql", settings.schema_name)
         self._audit = AuditWriter(settings, listen)
         self._listen = listen
         self._by = by

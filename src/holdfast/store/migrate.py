@@ -13,16 +13,11 @@ from holdfast.config import AUDIT_PRUNE_DAYS_MIN, PAYLOAD_BYTES_MAX
 from holdfast.core.errors import SchemaError
 from holdfast.store.partitions import ensure_partitions
 from holdfast.store.pool import Conn
-from holdfast.store.sql import STORE, in_schema, load
+from holdfast.store.sql import PACKAGE, in_schema, load
 
 _FILE = re.compile(r"^(\d{4})_(\w+)\.up\.sql$")
-# Files with functions, by the package that they stand in: a feature brings its own.
-_FUNCTION_FILES = (
-    (STORE, "bounds.sql"),
-    (STORE, "tasks.sql"),
-    (STORE, "audit.sql"),
-    ("holdfast.webhooks", "webhooks.sql"),
-)
+# Files with functions; a feature brings its own.
+_FUNCTION_FILES = ("store/bounds.sql", "store/tasks.sql", "store/audit.sql", "webhooks/webhooks.sql")
 # Two runners wait for each other until one commits. Nobody but the owner can hold the lock of the table; any
 # login can hold the other one, which is only for the first run of all.
 _LOCK = "lock table holdfast.migrations in share row exclusive mode"
@@ -46,7 +41,7 @@ class Migration:
 
 def migrations(schema: str) -> list[Migration]:
     """Every migration of this package, in order."""
-    folder = files("holdfast.store") / "migrations"
+    folder = files(PACKAGE) / "store/migrations"
     found = []
     for entry in folder.iterdir():
         match = _FILE.match(entry.name)
@@ -152,15 +147,15 @@ def function_statements(
         text.replace("{payload_bytes_max}", f"{payload_bytes_max:d}").replace(
             "{audit_prune_days_min}", f"{audit_prune_days_min:d}"
         )
-        for package, file in _FUNCTION_FILES
-        for name, text in load(file, schema, package).items()
+        for file in _FUNCTION_FILES
+        for name, text in load(file, schema).items()
         if name.startswith("install_")
     ]
 
 
 def grants(schema: str) -> LiteralString:
     """Least-privilege roles, as SQL to read and run."""
-    return load("grants.sql", schema)["grants"]
+    return load("store/grants.sql", schema)["grants"]
 
 
 def require_utf8(conn: Conn) -> None:

@@ -34,8 +34,8 @@ class Operator:
     def __init__(
         self, settings: Settings | None = None, listen: Listener = silent, *, by: str = "holdfast"
     ) -> None:
-        self._sql = load("tasks.sql", (settings or Settings()).schema_name)
-        self._read = load("views.sql", (settings or Settings()).schema_name)
+        self._sql = load("store/tasks.sql", (settings or Settings()).schema_name)
+        self._read = load("store/views.sql", (settings or Settings()).schema_name)
         self._audit = AuditWriter(settings or Settings(), listen)
         self._listen = listen
         self._by = by

@@ -39,7 +39,7 @@ class OutsideStore:
 
     def __init__(self, store: TaskStore) -> None:
         self._store = store
-        self._sql = load("tasks.sql", store.settings.schema_name)
+        self._sql = load("store/tasks.sql", store.settings.schema_name)
 
     async def enter(
         self,

@@ -16,8 +16,8 @@ class Repair:
     """The repairs of one person."""
 
     def __init__(self, settings: Settings, listen: Listener = silent, *, by: str) -> None:
-        self._sql = load("tasks.sql", settings.schema_name)
-        self._looks = load("doctor.sql", settings.schema_name)
+        self._sql = load("store/tasks.sql", settings.schema_name)
+        self._looks = load("store/doctor.sql", settings.schema_name)
         self._doctor = Doctor(settings)
         self._audit = AuditWriter(settings, listen)
         self._listen = listen

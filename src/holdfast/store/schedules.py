@@ -102,7 +102,7 @@ class Schedules:
     """The schedules of one installation."""
 
     def __init__(self, settings: Settings, listen: Listener = silent, *, by: str = "holdfast") -> None:
-        self._sql = load("schedules.sql", settings.schema_name)
+        self._sql = load("store/schedules.sql", settings.schema_name)
         self._enqueuer = Enqueuer(settings, listen)
         self._audit = AuditWriter(settings, listen)
         self._listen = listen

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import LiteralString
 
-STORE = "holdfast.store"
+PACKAGE = "holdfast"
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _PIECE = re.compile(r"^-- piece: (\w+)\n", re.MULTILINE)
 # After a comma that is followed by whole literals only, and so does not stand in one.
@@ -18,17 +18,21 @@ _SCHEMA = re.compile(r"\bholdfast(?=\.)|(?<=\bschema )holdfast\b")
 
 
 @cache
-def load(file: str, schema: str = "holdfast", package: str = STORE) -> Mapping[str, LiteralString]:
-    """The statements of one file by name, written for one schema; a feature has a file of its own."""
-    text = _read(file, package)
-    for name, piece in _named(_PIECE, _read("pieces.sql", STORE)).items():
+def load(file: str, schema: str = "holdfast") -> Mapping[str, LiteralString]:
+    """The statements of a file of the package by name, written for one schema: `load("store/tasks.sql")`."""
+    return parse(_read(file), schema)
+
+
+def parse(text: str, schema: str) -> Mapping[str, LiteralString]:
+    """The statements of a text by name, written for one schema."""
+    for name, piece in _named(_PIECE, _read("store/pieces.sql")).items():
         text = text.replace(f"{{{name}}}", piece.strip())
     named = _named(_NAME, text)
     return {name: in_schema(_as_sent(name, body), schema) for name, body in named.items()}
 
 
-def _read(file: str, package: str) -> str:
-    return (files(package) / file).read_text(encoding="utf-8")
+def _read(file: str) -> str:
+    return (files(PACKAGE) / file).read_text(encoding="utf-8")
 
 
 def _named(mark: re.Pattern[str], text: str) -> dict[str, str]:

@@ -12,8 +12,8 @@ class Steps:
     """The corrections that maintenance applies after a step."""
 
     def __init__(self, settings: Settings) -> None:
-        self._sql = load("steps.sql", settings.schema_name)
-        self._tasks = load("tasks.sql", settings.schema_name)
+        self._sql = load("store/steps.sql", settings.schema_name)
+        self._tasks = load("store/tasks.sql", settings.schema_name)
 
     async def adjust_leases(self, conn: Conn, lease_seconds: float, forward_seconds: float = 0.0) -> None:
         """Restart leases that a step of the clock ended early or prolonged."""

@@ -56,7 +56,7 @@ class TaskStore:
     def __init__(self, settings: Settings | None = None, listen: Listener = silent) -> None:
         self.settings = settings or Settings()
         self.listen = listen
-        self._sql = load("tasks.sql", self.settings.schema_name)
+        self._sql = load("store/tasks.sql", self.settings.schema_name)
         self._settler = Settler(self.settings, listen)
         self._enqueuer = Enqueuer(self.settings, listen)
         self.leasing = Leasing(self.settings, listen)

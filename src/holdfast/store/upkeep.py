@@ -39,8 +39,8 @@ class Upkeep:
     def __init__(self, settings: Settings | None = None, listen: Listener = silent) -> None:
         self._settings = settings = settings or Settings()
         self._schema = settings.schema_name
-        self._sql = load("counts.sql", self._schema)
-        self._failures = load("failures.sql", self._schema)
+        self._sql = load("store/counts.sql", self._schema)
+        self._failures = load("store/failures.sql", self._schema)
         self._answers = Answers(settings)
         self._declarations = Declarations(settings)
         self._kinds_at = 0.0

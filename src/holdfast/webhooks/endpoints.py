@@ -22,7 +22,7 @@ from holdfast.store.pool import Conn
 from holdfast.store.sql import load
 from holdfast.webhooks import patience
 from holdfast.webhooks.address import Place, place_of
-from holdfast.webhooks.kinds import DELIVER, ENDPOINT, PACKAGE
+from holdfast.webhooks.kinds import DELIVER, ENDPOINT
 from holdfast.webhooks.signing import Key, bytes_of, new_secret
 
 EVENTS_MAX = 100
@@ -118,7 +118,7 @@ class Endpoints:
     ) -> None:
         self._settings = settings
         self._code = code
-        self._sql = load("webhooks.sql", settings.schema_name, PACKAGE)
+        self._sql = load("webhooks/webhooks.sql", settings.schema_name)
         self._audit = AuditWriter(settings, listen)
         self._limits = Limits(settings, listen, by=by)
         self._by = by

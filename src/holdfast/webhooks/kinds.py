@@ -7,8 +7,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 PUBLISH = "webhook.publish"
 DELIVER = "webhook.deliver"
-# Where the statements stand.
-PACKAGE = "holdfast.webhooks"
 # The field of a delivery's payload by which deliveries stand behind limits of their own.
 ENDPOINT = "endpoint"
 

@@ -16,7 +16,6 @@ from holdfast.runtime.link import Link, LinkLost
 from holdfast.store.partitions import ensure_partitions
 from holdfast.store.pool import Conn
 from holdfast.store.sql import load
-from holdfast.webhooks.kinds import PACKAGE
 
 GROUP_MAX = 500
 GATHER_SECONDS = 0.003
@@ -57,7 +56,7 @@ class LogWriter:
     def __init__(self, settings: Settings, link: Link, listen: Listener) -> None:
         self._schema = settings.schema_name
         self._listen = listen
-        self._sql = load("webhooks.sql", settings.schema_name, PACKAGE)
+        self._sql = load("webhooks/webhooks.sql", settings.schema_name)
         self._link = link
         self._waiting: list[tuple[Attempt, asyncio.Future[None]]] = []
         self._writing: asyncio.Task[None] | None = None
@@ -108,7 +107,7 @@ class DeliveryLog:
     """What people read of it."""
 
     def __init__(self, settings: Settings) -> None:
-        self._sql = load("webhooks.sql", settings.schema_name, PACKAGE)
+        self._sql = load("webhooks/webhooks.sql", settings.schema_name)
 
     async def page(
         self,

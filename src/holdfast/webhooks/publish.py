@@ -19,7 +19,7 @@ from holdfast.store.bridges import bridge_async
 from holdfast.store.enqueue import Enqueuer
 from holdfast.store.pool import Conn
 from holdfast.store.sql import load
-from holdfast.webhooks.kinds import DELIVER, ENDPOINT, PACKAGE, PUBLISH, Delivery, Event
+from holdfast.webhooks.kinds import DELIVER, ENDPOINT, PUBLISH, Delivery, Event
 from holdfast.webhooks.patience import KEEP_DISABLED_DAYS
 
 TYPE_CHARACTERS_MAX = 200
@@ -126,7 +126,7 @@ class Publish:
 
     def __init__(self, settings: Settings, listen: Listener = silent) -> None:
         self._settings = settings
-        self._sql = load("webhooks.sql", settings.schema_name, PACKAGE)
+        self._sql = load("webhooks/webhooks.sql", settings.schema_name)
         self._enqueuer = Enqueuer(settings, listen)
 
     async def __call__(self, bulk: Bulk[Event]) -> None:

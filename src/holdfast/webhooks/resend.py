@@ -23,7 +23,7 @@ from holdfast.store.operate import Operator
 from holdfast.store.pool import Conn
 from holdfast.store.sql import load
 from holdfast.webhooks.endpoints import Endpoints
-from holdfast.webhooks.kinds import DELIVER, PACKAGE, Delivery
+from holdfast.webhooks.kinds import DELIVER, Delivery
 from holdfast.webhooks.publish import delivery_task
 
 
@@ -42,7 +42,7 @@ class Resend:
 
     def __init__(self, settings: Settings, handlers: Handlers, listen: Listener = silent, *, by: str) -> None:
         self._settings = settings
-        self._sql = load("webhooks.sql", settings.schema_name, PACKAGE)
+        self._sql = load("webhooks/webhooks.sql", settings.schema_name)
         self._endpoints = Endpoints(settings, listen, by=by)
         self._dead = DeadLetters(settings, listen, by=by, handlers=handlers)
         self._plans = Plans(settings, listen, by=by, handlers=handlers)
