@@ -3,6 +3,7 @@
 from tests.fault import Fault
 
 LOCKS = {
+    "short-waits-are-named": Fault("blockers", " and l.waitstart < clock_timestamp() - interval '0.2 s'", ""),
     "locks-waited-for-until-the-deadline": Fault(
         "Link._connected", "lock_seconds=self._lock_seconds, path", "lock_seconds=None, path"
     ),

@@ -272,6 +272,31 @@ async def test_a_role_without_rights_sees_who_it_is_but_not_since_when(world: Wo
     await reading
 
 
+@pytest.mark.catches("short-waits-are-named")
+async def test_a_wait_that_has_just_begun_is_not_the_cause(world: World, direct_url: str) -> None:
+    """When a lock ends, the statements that waited for it wait for one another for a moment."""
+    other, waiting = await world.open_direct(direct_url), await connect(direct_url, application=NAME)
+    await lock(other)
+    reading = asyncio.create_task(_async_read(waiting))
+    await until_true(lambda: _waits_for(world, other, waiting), 10, "the reader to wait")
+    found: list[Blocker] = []
+    asked = 0
+    while not found:
+        found = await blockers(world.conn, [NAME])
+        asked += 1
+    row = await (
+        await world.conn.execute(
+            "select clock_timestamp() - waitstart >= interval '0.2 s' from pg_locks"
+            " where pid = %s and not granted",
+            [waiting.info.backend_pid],
+        )
+    ).fetchone()
+    assert row == (True,)
+    assert asked > 1
+    await other.execute("rollback")
+    await reading
+
+
 async def _waits_for(world: World, holder: Conn, waiter: Conn) -> bool:
     row = await (
         await world.conn.execute("select pg_blocking_pids(%s)", [waiter.info.backend_pid])

@@ -3,8 +3,9 @@
 -- name: blockers
 -- The sessions that block these connections: transaction, user, age (as far as this role may see them), their own blockers,
 -- what they lock and who waits for it. Connections that wait themselves are left out; pid 0 is a prepared transaction.
+-- A wait that has just begun delays nobody yet: when a lock ends, those who waited for it wait shortly for one another.
 with locks as materialized (
-    select l.pid, l.locktype, l.relation, l.granted, l.virtualtransaction from pg_locks l
+    select l.pid, l.locktype, l.relation, l.granted, l.virtualtransaction, l.waitstart from pg_locks l
 ), waiting as materialized (
     select a.pid, a.application_name, case
         when l.locktype = 'relation' then l.relation::regclass::text
@@ -15,7 +16,7 @@ with locks as materialized (
         )
     end as locked
     from pg_stat_activity a
-    join locks l on l.pid = a.pid and not l.granted
+    join locks l on l.pid = a.pid and not l.granted and l.waitstart < clock_timestamp() - interval '0.2 s'
     where a.datname = current_database() and a.application_name = any (%(applications)s::text[])
 )
 select
