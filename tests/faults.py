@@ -303,8 +303,8 @@ FAULTS = (
         ),
         "torn-flight": Fault("runtime.flight", 'struct.Struct("<16sdqq")', 'struct.Struct("<16sdqq8x")'),
         "outcome-taken-as-it-is": Fault(
-            "execute.told",
-            "        return _said(handler, answer)\n",
+            "execute.outcome_of",
+            "        return _as_declared(handler, answer)\n",
             "        return answer  # type: ignore\n",
         ),
         "group-signal-kills-what-runs-apart": Fault(

@@ -57,9 +57,9 @@ SHAPES = {
         "when false and exists (select from holdfast.wakes w",
     ),
     "one-answer-for-all": Fault(
-        "execute._told_each",
-        "else told(handler, one) for one in answer]",
-        "else told(handler, one) for one in [answer[0]] * len(bulk)]",
+        "execute._outcomes_of",
+        "else outcome_of(handler, one) for one in answer\n    ]",
+        "else outcome_of(handler, one) for one in [answer[0]] * len(bulk)\n    ]",
     ),
     "missed-ticks-forgotten": Fault(
         "Cron.due",

@@ -12,21 +12,15 @@ from typing import Any
 
 from holdfast.core.handler import Bulk, Handler
 from holdfast.core.outcome import Failed, Outcome, Release, Released
-from holdfast.runtime.execute import (
-    cancelled_itself,
-    ended_by,
-    execute_many_async,
-    execute_many_here,
-    overdue,
-    overdue_together,
-)
+from holdfast.runtime.execute import execute_many_async, execute_many_here
 from holdfast.runtime.flight import FlightRecord, RunMode
+from holdfast.runtime.outcomes import cancelled_itself, ended_by, timed_out, timed_out_in_bulk
 from holdfast.runtime.run import Run
 from holdfast.runtime.search import Search
 
 
 class BulkCall:
-    """The call; `end` is told the outcome of each item."""
+    """The call; `end` is called with the outcome of each item."""
 
     def __init__(
         self,
@@ -53,7 +47,7 @@ class BulkCall:
         """Call the handler until every item has an outcome; all calls together have the time of one."""
         self._over_at = time.monotonic() + self._seconds
         try:
-            while (group := self._search.next()) and not all(run.told for run in self._search.left()):
+            while (group := self._search.next()) and not all(run.stop_outcome for run in self._search.left()):
                 self._heard(group, await self._call(group))
                 if left := set(self._search.left()):
                     self._flight.clear(run.key for run in group if run in left)
@@ -64,9 +58,9 @@ class BulkCall:
             self._end_all(ended_by(error))
 
     def _end_all(self, outcome: Outcome) -> None:
-        """Of what is left: as it was told to, else so."""
+        """End the remaining items, each with the outcome of its own stop or else with this one."""
         for run in self._search.left():
-            self._end(run, run.told or outcome)
+            self._end(run, run.stop_outcome or outcome)
         self._search = Search([])
 
     def _heard(self, group: Sequence[Run], answer: Sequence[Outcome] | Failed | None) -> None:
@@ -74,7 +68,7 @@ class BulkCall:
             # Nobody knows which one it was, and there is no time left to search: they run next alone.
             left = [run for run in self._search.left() if run not in group]
             for run in group:
-                self._end(run, overdue_together())
+                self._end(run, timed_out_in_bulk())
             for run in left:
                 self._end(run, Released(Release.COLLATERAL))
             self._search = Search([])
@@ -97,10 +91,10 @@ class BulkCall:
             self._overdue = True
             self._cancel()
 
-    def told(self) -> None:
-        """An item was told to stop: once all of them were, the call is cancelled."""
+    def item_stopped(self) -> None:
+        """An item was asked to stop; once all of them were, the call is cancelled."""
         left = self._search.left()
-        if all(run.told is not None for run in left) and self.handler.awaits:
+        if all(run.stop_outcome is not None for run in left) and self.handler.awaits:
             self._cancel()
 
     def _cancel(self) -> None:
@@ -125,7 +119,7 @@ class BulkCall:
             )
         except asyncio.CancelledError:
             if self._overdue:
-                return overdue(self._seconds) if self._single else None
+                return timed_out(self._seconds) if self._single else None
             if doing is not None and doing.cancelling() > 0:
                 raise
             return cancelled_itself()

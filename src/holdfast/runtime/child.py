@@ -16,11 +16,10 @@ from uuid_utils import uuid7
 
 from holdfast.core.outcome import Outcome, Release, Released, WorkerLost
 from holdfast.core.task import Claim
-from holdfast.runtime.execute import overdue, overdue_together
 from holdfast.runtime.flight import Flight, FlightRecord, RunMode
 from holdfast.runtime.options import WorkerOptions
-from holdfast.runtime.process import group_signals_blocked
-from holdfast.runtime.solo import how
+from holdfast.runtime.outcomes import timed_out, timed_out_in_bulk
+from holdfast.runtime.process import describe_exit, group_signals_blocked
 from holdfast.runtime.tally import Tally
 from holdfast.runtime.wire import Order, Wire
 
@@ -116,7 +115,7 @@ class Child:
             flight.deadline_at for flight in self.overdue.values() if flight.how is RunMode.BULK_ITEM
         )
         alone = {key for key, flight in self.overdue.items() if mates[flight.deadline_at] <= 1}
-        return Fates(died, flights, alone, set(self.overdue) - alone, how(status), timeouts)
+        return Fates(died, flights, alone, set(self.overdue) - alone, describe_exit(status), timeouts)
 
     def bury(self) -> None:
         """Let go of what the process leaves behind."""
@@ -155,9 +154,9 @@ class Fates:
         flight = self.flights.get(claimed)
         ended = flight is not None and flight.ended
         if claimed in self.overdue:
-            return overdue(claim.timeout_seconds or self.timeouts.get(claim.kind, 0.0))
+            return timed_out(claim.timeout_seconds or self.timeouts.get(claim.kind, 0.0))
         if claimed in self.mates:
-            return overdue_together()
+            return timed_out_in_bulk()
         if not self.died:
             unharmed = Release.COLLATERAL if self.overdue or self.mates else Release.DRAINED
             return Released(Release.UNSETTLED if ended else unharmed)

@@ -16,10 +16,10 @@ from holdfast.core.outcome import (
     Outcome,
     Retry,
     Snooze,
-    WorkerLost,
     as_seconds,
 )
 from holdfast.core.task import Claim
+from holdfast.runtime.outcomes import cancelled_itself, ended_by
 from holdfast.runtime.traces import name_of, stack_of, text_of, tried
 
 # What a handler may raise that is its own doing. Leaving the process is a failure like any other: it
@@ -45,7 +45,7 @@ async def execute_async(handler: Handler, task: Task[Any]) -> Outcome:
         answer = await handler.call(task)  # type: ignore[misc]
     except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 (here it becomes an outcome)
         return failed(handler, error)
-    return told(handler, answer)
+    return outcome_of(handler, answer)
 
 
 def execute_here(handler: Handler, task: Task[Any]) -> Outcome:
@@ -56,7 +56,7 @@ def execute_here(handler: Handler, task: Task[Any]) -> Outcome:
         answer = handler.call(task)
     except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 (here it becomes an outcome)
         return failed(handler, error)
-    return told(handler, answer)
+    return outcome_of(handler, answer)
 
 
 async def execute_many_async(handler: Handler, bulk: Bulk[Any]) -> list[Outcome] | Failed:
@@ -65,7 +65,7 @@ async def execute_many_async(handler: Handler, bulk: Bulk[Any]) -> list[Outcome]
         answer = await handler.call(bulk)  # type: ignore[misc]
     except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 (here it becomes an outcome)
         return failed(handler, error)
-    return _told_each(handler, bulk, answer)
+    return _outcomes_of(handler, bulk, answer)
 
 
 def execute_many_here(handler: Handler, bulk: Bulk[Any]) -> list[Outcome] | Failed:
@@ -74,7 +74,7 @@ def execute_many_here(handler: Handler, bulk: Bulk[Any]) -> list[Outcome] | Fail
         answer = handler.call(bulk)
     except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 (here it becomes an outcome)
         return failed(handler, error)
-    return _told_each(handler, bulk, answer)
+    return _outcomes_of(handler, bulk, answer)
 
 
 def execute_alone(handler: Handler, claim: Claim, finisher: Finisher | None = None) -> Outcome | Finished:
@@ -92,18 +92,18 @@ def execute_alone(handler: Handler, claim: Claim, finisher: Finisher | None = No
     return Finished(outcome) if task.settled else outcome
 
 
-def told(handler: Handler, answer: Answer) -> Outcome:
+def outcome_of(handler: Handler, answer: Answer) -> Outcome:
     """The outcome that an answer stands for: itself, or success with it as the result."""
     if answer is None:
         return Complete()
     try:
-        return _said(handler, answer)
+        return _as_declared(handler, answer)
     except Exception as error:  # noqa: BLE001 (an encoder is the user's code)
         message = f"what it returned cannot be kept: {text_of(error)}"
         return Failed(Failure.of(FailureClass.INVALID, message))
 
 
-def _told_each(handler: Handler, bulk: Bulk[Any], answer: Answer) -> list[Outcome]:
+def _outcomes_of(handler: Handler, bulk: Bulk[Any], answer: Answer) -> list[Outcome]:
     """One outcome for each task; an exception in its place is that task's failure."""
     if answer is None:
         return [Complete()] * len(bulk)
@@ -111,14 +111,16 @@ def _told_each(handler: Handler, bulk: Bulk[Any], answer: Answer) -> list[Outcom
         count = f"{len(answer)} answers" if isinstance(answer, (list, tuple)) else type(answer).__name__
         message = f"it returned {count} for {len(bulk)} tasks: return a list with one for each, or None"
         return [Failed(Failure.of(FailureClass.TRANSIENT, message))] * len(bulk)
-    return [failed(handler, one) if isinstance(one, BaseException) else told(handler, one) for one in answer]
+    return [
+        failed(handler, one) if isinstance(one, BaseException) else outcome_of(handler, one) for one in answer
+    ]
 
 
 def _only(answer: list[Outcome] | Failed) -> Outcome:
     return answer if isinstance(answer, Failed) else answer[0]
 
 
-def _said(handler: Handler, answer: Answer) -> Outcome:
+def _as_declared(handler: Handler, answer: Answer) -> Outcome:
     """An outcome with values of the right types, whatever the handler put into it."""
     match answer:
         case Complete(result):
@@ -152,23 +154,3 @@ def failed(handler: Handler, error: BaseException) -> Failed:
     package = getattr(handler.call, "__module__", "").partition(".")[0]
     origin = tried(lambda: origin_of_error(error, text, package), origin_of_message(message))
     return Failed(Failure.of(failure_class, message, stack=stack_of(error), origin=origin), hint)
-
-
-def overdue(seconds: float) -> Failed:
-    """The failure of a handler that did not end in its time."""
-    return Failed(Failure.of(FailureClass.TIMEOUT, f"it ran longer than its timeout of {seconds:g} s"))
-
-
-def overdue_together() -> WorkerLost:
-    """What becomes of the items of a bulk call that did not end in its time: they run next alone."""
-    return WorkerLost(alone=False, how="the bulk call that it was in ran past its deadline")
-
-
-def ended_by(error: BaseException) -> Failed:
-    """The failure of a handler that left with something that is no exception of its own."""
-    return Failed(Failure.of(FailureClass.TRANSIENT, f"{type(error).__name__} ended it"))
-
-
-def cancelled_itself() -> Failed:
-    """The failure of a handler that was cancelled, and not by us."""
-    return Failed(Failure.of(FailureClass.TRANSIENT, "it was cancelled from within"))

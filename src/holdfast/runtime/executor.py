@@ -92,7 +92,7 @@ class Executor:
     async def run(self) -> int:
         """Work until told to leave, or until there is nothing more to do; answers the exit status."""
         since = await register(self._claims_link, self._store, self._worker, self._options, self._handlers)
-        self._wire.say(Report.READY, since=since, policies=self._verdicts.told())
+        self._wire.say(Report.READY, since=since, policies=self._verdicts.as_json())
         loops = (self._hear(), self._claim_on(), self._settling.run(), self._tick())
         for work in loops:
             self._errands.send(work)

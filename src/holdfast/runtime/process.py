@@ -48,3 +48,14 @@ def die_with_parent(parent: int) -> None:
     if os.getppid() != parent:
         # It died before the kernel was asked.
         os._exit(1)
+
+
+def describe_exit(status: int | None) -> str:
+    """How a process ended, in words; None is not known."""
+    if status is None:
+        return "it ended"
+    if status < 0:
+        # Those of real time have no name.
+        known = -status in {number.value for number in signal.Signals}
+        return f"it died of {signal.Signals(-status).name if known else f'signal {-status}'}"
+    return f"it left with status {status}"

@@ -13,8 +13,8 @@ from holdfast.runtime.solo import SoloRun
 class Call(Protocol):
     """A bulk call, as one of its items sees it."""
 
-    def told(self) -> None:
-        """An item was told to stop."""
+    def item_stopped(self) -> None:
+        """An item was asked to stop."""
 
 
 @dataclass(slots=True, eq=False)
@@ -31,8 +31,8 @@ class Run:
     task: Task[Any] | None = None
     doing: "asyncio.Task[None] | None" = None
     solo: SoloRun | None = None
-    # Why it was told to stop; this is its outcome unless it ends well all the same.
-    told: Outcome | None = None
+    # The outcome of a run that was asked to stop, unless the handler succeeds all the same.
+    stop_outcome: Outcome | None = None
     # The bulk call that it is in, and how many share its time.
     call: Call | None = None
     mates: int = 1
@@ -46,12 +46,12 @@ class Run:
 
 
 def cancellable(run: Run) -> bool:
-    """A coroutine, or a process that is not there yet: the others cannot be told in this way."""
+    """Whether cancelling the asyncio task stops it: a coroutine, or a process that has not started yet."""
     return run.handler.awaits if run.solo is None else run.solo.pidfd is None
 
 
-def unless_told(run: Run, outcome: Outcome) -> Outcome:
-    """A handler that fails after it was told to stop failed of that; one that ends well has ended well."""
-    if run.told is not None and isinstance(outcome, Failed):
-        return run.told
+def unless_stopped(run: Run, outcome: Outcome) -> Outcome:
+    """The outcome of the stop if the handler failed after it was asked to stop; a success stays a success."""
+    if run.stop_outcome is not None and isinstance(outcome, Failed):
+        return run.stop_outcome
     return outcome

@@ -11,16 +11,10 @@ from holdfast.core.handler import Finisher, Handler, Isolation
 from holdfast.core.outcome import Cancel, Failed, Finished, Outcome, Release, Released, WorkerLost
 from holdfast.core.task import Claim
 from holdfast.runtime.bulks import BulkCall
-from holdfast.runtime.execute import (
-    cancelled_itself,
-    ended_by,
-    execute_async,
-    execute_here,
-    overdue,
-    prepare,
-)
+from holdfast.runtime.execute import execute_async, execute_here, prepare
 from holdfast.runtime.flight import ITEMS_MAX, FlightRecord, RunMode
-from holdfast.runtime.run import Run, cancellable, unless_told
+from holdfast.runtime.outcomes import cancelled_itself, ended_by, timed_out
+from holdfast.runtime.run import Run, cancellable, unless_stopped
 from holdfast.runtime.solo import Died, NotStarted, SoloRun, SoloServer
 
 # How many suspects run at one time, beside the slots: a herd of processes must not crowd out the rest.
@@ -31,7 +25,7 @@ SOLO_START_SECONDS = 60.0
 
 
 class Runs:
-    """What runs now; `ended` is told of each run with its outcome, `freed` when a bulk call is over."""
+    """What runs now; `ended` is called with each run and its outcome, `freed` when a bulk call is over."""
 
     def __init__(
         self,
@@ -147,27 +141,27 @@ class Runs:
             self._freed()
 
     def _end_item(self, run: Run, outcome: Outcome) -> None:
-        self._end(run, unless_told(run, outcome))
+        self._end(run, unless_stopped(run, outcome))
 
-    def stop(self, run: Run, told: Outcome, reason: str) -> None:
+    def stop(self, run: Run, outcome: Outcome, reason: str) -> None:
         """Tell a handler to end: a coroutine is cancelled, a process killed, a function may look."""
-        if run.told is not None:
+        if run.stop_outcome is not None:
             return
-        run.told = told
+        run.stop_outcome = outcome
         if run.task is not None:
             run.task.stopping = reason
         if run.call is not None:
-            run.call.told()
+            run.call.item_stopped()
         if run.solo is not None:
             run.solo.kill()
         if run.doing is not None and cancellable(run):
             # Not before its first step, which would leave it without an end.
             self._loop.call_soon(run.doing.cancel)
 
-    def stop_all(self, told: Outcome, reason: str) -> None:
+    def stop_all(self, outcome: Outcome, reason: str) -> None:
         """Tell every handler to end."""
         for run in list(self._running):
-            self.stop(run, told, reason)
+            self.stop(run, outcome, reason)
 
     def cancel(self, task_id: str, fence: int, reason: str) -> None:
         """An operator asked for it."""
@@ -184,7 +178,7 @@ class Runs:
         """Stop what is past its deadline."""
         now = time.monotonic()
         for run in [run for run in self._running if run.deadline_at <= now]:
-            self.stop(run, overdue(self.seconds(run.claim, run.handler)), "its time is over")
+            self.stop(run, timed_out(self.seconds(run.claim, run.handler)), "its time is over")
         for call in [call for call in self._calls if call.deadline_at <= now]:
             call.expire()
 
@@ -202,7 +196,7 @@ class Runs:
             self._unsettled.pop(key).set()
 
     def abandon(self) -> list[Run]:
-        """What still runs, for whoever gives it back; its end will not be told any more."""
+        """The claims that still run, to be given back; their ends will not be reported any more."""
         left = list(self._running)
         self._running.clear()
         return left
@@ -215,19 +209,19 @@ class Runs:
         try:
             await work
         except asyncio.CancelledError:
-            self._end(run, run.outcome or run.told or cancelled_itself())
+            self._end(run, run.outcome or run.stop_outcome or cancelled_itself())
         except BaseException as error:  # noqa: BLE001 (the last resort)
-            self._end(run, run.told or ended_by(error))
+            self._end(run, run.stop_outcome or ended_by(error))
 
     async def _run_async(self, run: Run) -> None:
         """As above, in one piece: it is the way of most tasks."""
         assert run.task is not None, "it was prepared"
         try:
-            outcome = unless_told(run, await execute_async(run.handler, run.task))
+            outcome = unless_stopped(run, await execute_async(run.handler, run.task))
         except asyncio.CancelledError:
-            outcome = run.told or cancelled_itself()
+            outcome = run.stop_outcome or cancelled_itself()
         except BaseException as error:  # noqa: BLE001 (the last resort)
-            outcome = run.told or ended_by(error)
+            outcome = run.stop_outcome or ended_by(error)
         self._end(run, outcome)
 
     async def _run_in_thread(self, run: Run) -> None:
@@ -236,7 +230,7 @@ class Runs:
         outcome = await self._loop.run_in_executor(
             self._threads, context.run, execute_here, run.handler, run.task
         )
-        self._end(run, unless_told(run, outcome))
+        self._end(run, unless_stopped(run, outcome))
 
     async def _run_suspect(self, run: Run) -> None:
         try:
@@ -244,10 +238,10 @@ class Runs:
                 await self._suspects.acquire()
         except TimeoutError:
             # Its time counts from its claim: it goes back before that matters, and to whoever has room.
-            self._end(run, run.told or Released(Release.NOT_STARTED))
+            self._end(run, run.stop_outcome or Released(Release.NOT_STARTED))
             return
         except asyncio.CancelledError:
-            self._end(run, run.told or cancelled_itself())
+            self._end(run, run.stop_outcome or cancelled_itself())
             return
         finally:
             self._queued_suspects -= 1
@@ -283,13 +277,13 @@ class Runs:
         self._flight.start(*run.key, float("inf"), RunMode.OWN_PROCESS)
         answer = await self._solo.run(run.claim, run.solo)
         if isinstance(answer, Died):
-            return run.told or WorkerLost(alone=True, how=answer.how)
+            return run.stop_outcome or WorkerLost(alone=True, how=answer.how)
         if isinstance(answer, NotStarted):
             self._flight.clear([run.key])
             # Whatever is wrong may take a moment to mend; the task is not to blame.
             await asyncio.sleep(NOT_STARTED_SECONDS)
-            return run.told or Released(Release.COLLATERAL)
-        return answer if isinstance(answer, Finished) else unless_told(run, answer)
+            return run.stop_outcome or Released(Release.COLLATERAL)
+        return answer if isinstance(answer, Finished) else unless_stopped(run, answer)
 
     def _end(self, run: Run, outcome: Outcome | Finished) -> None:
         if run.task is not None and run.task.settled and not isinstance(outcome, Finished):

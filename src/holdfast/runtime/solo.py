@@ -24,7 +24,12 @@ from holdfast.core.handler import Finisher, Handlers
 from holdfast.core.outcome import Finished, Outcome
 from holdfast.core.task import Claim
 from holdfast.runtime.execute import execute_alone
-from holdfast.runtime.process import die_with_parent, group_signals_blocked, hear_no_group_signals
+from holdfast.runtime.process import (
+    describe_exit,
+    die_with_parent,
+    group_signals_blocked,
+    hear_no_group_signals,
+)
 
 _LENGTH = struct.Struct("<I")
 _STATUS = struct.Struct("<ii")
@@ -188,18 +193,7 @@ class SoloServer:
                 while pid not in self._ends:
                     self._ended.clear()
                     await self._ended.wait()
-        return how(self._ends.get(pid))
-
-
-def how(status: int | None) -> str:
-    """A process's end in words."""
-    if status is None:
-        return "it ended"
-    if status < 0:
-        # Those of real time have no name.
-        known = -status in {number.value for number in signal.Signals}
-        return f"it died of {signal.Signals(-status).name if known else f'signal {-status}'}"
-    return f"it left with status {status}"
+        return describe_exit(self._ends.get(pid))
 
 
 def serve(descriptor: int, parent: int, load: Callable[[], tuple[Handlers, Finisher]]) -> None:

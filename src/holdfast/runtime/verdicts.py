@@ -37,7 +37,7 @@ class Verdicts:
             verdict, failure=failure, reason=verdict.reason if said is None else kept(said, secrets=secrets)
         )
 
-    def told(self) -> dict[str, object]:
+    def as_json(self) -> dict[str, object]:
         """The same for the supervisor, which must judge for executors that have died."""
         return {
             handler.kind: [
