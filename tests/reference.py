@@ -1,9 +1,12 @@
 """The reference pages that are made from the code; `HOLDFAST_WRITE_DOCS=1 pytest tests/test_docs.py` writes them."""
 
+import ast
 import inspect
+from pathlib import Path
 
 import typer
 
+import holdfast
 from holdfast.cli.main import program
 from holdfast.config import Settings
 from holdfast.core import errors, events
@@ -12,6 +15,7 @@ from holdfast.http import access
 from holdfast.observe.lines import EVENT_NAMES
 from holdfast.store.privileges import expected
 
+PACKAGE = Path(holdfast.__file__).parent
 HEAD = "<!-- Made from the code by tests/reference.py. -->\n\n"
 
 
@@ -159,9 +163,39 @@ def permissions_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def modules_page() -> str:
+    """Every module and what it holds, by its first sentence."""
+    lines = [
+        HEAD + "# Modules\n",
+        "What each module of `src/holdfast` holds. ARCHITECTURE.md says how they work together.\n",
+    ]
+    for folder in sorted({path.parent for path in PACKAGE.rglob("*.py")}):
+        name = folder.relative_to(PACKAGE.parent).as_posix()
+        lines += [
+            f"## {name}\n",
+            first_sentences(folder / "__init__.py") + "\n",
+            "| module | holds |",
+            "| --- | --- |",
+        ]
+        lines += [
+            f"| `{path.name}` | {first_sentences(path)} |"
+            for path in sorted(folder.glob("*.py"))
+            if path.name != "__init__.py"
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def first_sentences(path: Path) -> str:
+    """The first paragraph of a module's docstring, in one line."""
+    written = ast.get_docstring(ast.parse(path.read_text())) or ""
+    return " ".join(written.partition("\n\n")[0].split()).replace("|", "\\|")
+
+
 PAGES = {
     "command-line.md": command_line,
     "errors.md": error_page,
     "events.md": event_page,
+    "modules.md": modules_page,
     "permissions.md": permissions_page,
 }
