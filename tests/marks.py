@@ -2,12 +2,13 @@
 
     @pytest.mark.requirement("T2")   shows T2, a line of docs/reference/requirements.md
     @pytest.mark.catches("no-fence") turns red when that fault of tests/faults.py is seeded
-    @pytest.mark.alone               has the machine to itself, because it judges time
+    @pytest.mark.alone               no other test of this checkout runs meanwhile, because it judges time
 
 `--requirements` runs the first and prints a line per number; `--fault NAME` runs the second.
 """
 
 import fcntl
+import hashlib
 import re
 import tempfile
 from collections import Counter
@@ -64,8 +65,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> object:
 
 @contextmanager
 def _company(*, alone: bool) -> Iterator[None]:
-    """Room for one test beside those of other processes, or for this one only."""
-    place = Path(tempfile.gettempdir()) / "holdfast-tests"
+    """Room for one test beside those of this checkout's other processes, or for this one only."""
+    checkout = hashlib.sha256(str(PAGE).encode()).hexdigest()[:12]
+    place = Path(tempfile.gettempdir()) / f"holdfast-tests-{checkout}"
     with (
         place.with_suffix(".door").open("w") as door,
         place.with_suffix(".room").open("w") as room,

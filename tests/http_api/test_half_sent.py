@@ -21,8 +21,8 @@ HALF_BODY = (
     b"POST /api/session HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     b'Content-Length: 100\r\n\r\n{"token": '
 )
-# The server looks once a second, and the machine is busy.
-SLACK_SECONDS = 4.0
+# The server looks once a second, and other tests run meanwhile.
+SLACK_SECONDS = 15.0
 
 
 class Half:
@@ -55,7 +55,6 @@ async def half_sent(client: httpx.AsyncClient, sent: bytes, count: int = 1) -> A
             one.writer.close()
 
 
-@pytest.mark.alone
 @pytest.mark.catches("headers-take-for-ever")
 async def test_headers_that_do_not_end_are_cut_off(served: httpx.AsyncClient) -> None:
     async with half_sent(served, HALF_HEADERS) as (half,):
@@ -69,7 +68,6 @@ async def test_headers_that_do_not_end_are_cut_off(served: httpx.AsyncClient) ->
         assert (answer, seconds > HEADERS_SECONDS - 1) == (b"", True)
 
 
-@pytest.mark.alone
 @pytest.mark.catches("bodies-take-for-ever")
 async def test_a_body_that_does_not_end_is_answered_with_408(served: httpx.AsyncClient) -> None:
     async with half_sent(served, HALF_BODY) as (half,):
@@ -80,7 +78,6 @@ async def test_a_body_that_does_not_end_is_answered_with_408(served: httpx.Async
         assert seconds > BODY_SECONDS - 1
 
 
-@pytest.mark.alone
 async def test_a_body_that_was_refused_does_not_go_on_for_ever(served: httpx.AsyncClient) -> None:
     head = b"POST /api/session HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunk = b"%x\r\n%s\r\n" % (BODY_BYTES_MAX + 1, b"x" * (BODY_BYTES_MAX + 1))
@@ -93,7 +90,6 @@ async def test_a_body_that_was_refused_does_not_go_on_for_ever(served: httpx.Asy
                 await asyncio.wait([ended], timeout=1)
 
 
-@pytest.mark.alone
 @pytest.mark.catches("unread-for-ever")
 async def test_a_client_that_reads_nothing_is_cut_off_and_its_export_ends(
     served: httpx.AsyncClient, world: World
@@ -112,10 +108,9 @@ async def test_a_client_that_reads_nothing_is_cut_off_and_its_export_ends(
         async def may_export() -> bool:
             return (await served.get(EXPORT, params={"auditAction": "NONE"})).status_code == 200
 
-        await until_true(may_export, SEND_SECONDS + 2 * SLACK_SECONDS, "the slot of the export")
+        await until_true(may_export, SEND_SECONDS + SLACK_SECONDS, "the slot of the export")
 
 
-@pytest.mark.alone
 @pytest.mark.requirement("B9")
 @pytest.mark.catches("newest-is-closed")
 @pytest.mark.parametrize("sent", [HALF_HEADERS, HALF_BODY, b""], ids=["headers", "body", "nothing"])
@@ -126,10 +121,10 @@ async def test_b9_half_sent_requests_keep_nobody_out(served: httpx.AsyncClient, 
         for _ in range(5):
             answer = await served.get("/api/me", headers={"Connection": "close"})
             assert answer.status_code == 200
-        async with asyncio.timeout(HEADERS_SECONDS + SLACK_SECONDS + 5):
+        async with asyncio.timeout(HEADERS_SECONDS + SLACK_SECONDS):
             seconds = [one[1] for one in await asyncio.gather(*[half.ended() for half in halves])]
         # Those above the cap ended at once, the oldest first.
-        assert max(seconds) < HEADERS_SECONDS + SLACK_SECONDS + 5
+        assert max(seconds) < HEADERS_SECONDS + SLACK_SECONDS
 
 
 @pytest.mark.catches("acts-of-half-a-request")
