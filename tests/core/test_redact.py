@@ -17,7 +17,15 @@ from holdfast.core.failure import (
     FailureClass,
 )
 from holdfast.core.fingerprint import origin_of_message
-from holdfast.core.redact import LOOKED_AT, SECRETS_MAX, STRUCK, masked, redact, secrets_in
+from holdfast.core.redact import (
+    LOOKED_AT,
+    SECRET_CHARACTERS_MAX,
+    SECRETS_MAX,
+    STRUCK,
+    masked,
+    redact,
+    secrets_in,
+)
 from tests.cpu import least_seconds
 
 HIDDEN = [
@@ -280,7 +288,8 @@ STRADDLING = [
 @pytest.mark.catches("cut-shows-half-a-secret")
 def test_no_secret_that_a_cut_goes_through_is_shown_in_part(secret: str, limit: int) -> None:
     # What stands before it shrinks as it is struck out, so that the place of the cut comes into sight.
-    for cut_at in (limit, LOOKED_AT * limit):
+    looked_at = LOOKED_AT * limit
+    for cut_at in (limit, looked_at - SECRET_CHARACTERS_MAX, looked_at):
         for inside in range(1, min(len(secret), 60), 4):
             before = "password=" + "x" * (cut_at - inside - 10) + " "
             assert "Zq9" not in redact(before + secret + " and more" * 3_000, characters_max=limit)
