@@ -17,6 +17,7 @@ from hypothesis.strategies import SearchStrategy
 
 from holdfast.http.access import ROUTES
 from holdfast.http.application import create
+from holdfast.http.problems import TITLES
 from holdfast.ops.dead import DeadFilter
 from holdfast.ops.tokens import Role, Tokens
 from holdfast.runtime.outside import OutsideWorkers
@@ -28,6 +29,8 @@ PARTS = 2
 SLOW_SECONDS = 1.0
 # A stream that goes on; its own test looks at it.
 LEFT_OUT = {"/api/live"}
+# A documented operation has its method, and the API makes no mistake.
+NEVER = {405, 500}
 
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
@@ -73,7 +76,8 @@ class Document:
         return self._worker if ROUTES.get((asked.method, asked.template)) is Role.WORKER else self._admin
 
     def documented(self, method: str, path: str) -> set[int]:
-        return {int(code) for code in self._document["paths"][path][method.lower()]["responses"]}
+        responses = self._document["paths"][path][method.lower()]["responses"]
+        return {int(code) for code in responses if code != "default"} | (TITLES.keys() - NEVER)
 
     def _request(self, method: str, template: str, operation: Mapping[str, Any]) -> SearchStrategy[Asked]:
         parameters = operation.get("parameters", [])

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -52,7 +53,21 @@ ROUTERS = (
     live.router,
     document.router,
 )
-_PROBLEMS = {400, 401, 403, 404, 408, 409, 413, 414, 415, 422, 429, 503}
+
+
+class _Api(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        """The document of all routes, with the one response that every operation refers to as its default."""
+        document = super().openapi()
+        components = document["components"]
+        components["schemas"]["Problem"] = Problem.model_json_schema()
+        components["responses"] = {
+            "Problem": {
+                "description": "A problem",
+                "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+            }
+        }
+        return document
 
 
 def _named(route: APIRoute) -> str:
@@ -79,7 +94,7 @@ def create(
         yield
         await service.close()
 
-    app = FastAPI(
+    app = _Api(
         title="Holdfast",
         version=version("holdfast"),
         description="Tasks, failures, plans and the audit. Errors are problem documents that say what to do.",
@@ -90,10 +105,7 @@ def create(
         openapi_url=None,
         generate_unique_id_function=_named,
         redirect_slashes=False,
-        responses={
-            status: {"model": Problem, "content": {MEDIA_TYPE: {}}, "description": "A problem"}
-            for status in sorted(_PROBLEMS)
-        },
+        responses={"default": {"$ref": "#/components/responses/Problem", "description": "A problem"}},
     )
     app.state.service = service
     app.state.live = live.Live(service)

@@ -60,7 +60,7 @@ _STATUS: tuple[tuple[type[HoldfastError], int], ...] = (
     (NotAllowed, 503),
     (SchemaError, 503),
 )
-_TITLES = {
+TITLES = {
     400: "The request cannot be read",
     401: "Who are you?",
     403: "Not allowed",
@@ -70,7 +70,6 @@ _TITLES = {
     409: "Not in this state",
     413: "Too large",
     414: "Too long an address",
-    415: "Not this content type",
     422: "Not what this takes",
     429: "Too often",
     500: "A mistake of ours",
@@ -101,7 +100,7 @@ def problem(
     status: int, detail: str, *, wrong: list[str] | None = None, headers: dict[str, str] | None = None
 ) -> JSONResponse:
     """The answer that says so."""
-    said = Problem(title=_TITLES.get(status, "Refused"), status=status, detail=detail, wrong=wrong or [])
+    said = Problem(title=TITLES.get(status, "Refused"), status=status, detail=detail, wrong=wrong or [])
     return JSONResponse(
         said.model_dump(exclude_defaults=True), status, headers=headers, media_type=MEDIA_TYPE
     )
