@@ -16,6 +16,11 @@ export type Letter = Shapes["DeadLetter"];
 export type Task = Shapes["TaskShape"];
 export type Listed = Shapes["Listed"];
 export type Entry = Shapes["Entry"];
+export type GroupDetail = Shapes["GroupDetail"];
+export type PlanDetail = Shapes["PlanDetail"];
+export type Attempt = Shapes["Attempt"];
+export type Limit = Shapes["LimitView"];
+export type Scope = Shapes["Scope"];
 export type Hours = 1 | 6 | 24 | 168;
 
 /** Which dead letters: the members of the API's filter that the console uses. */

@@ -1,12 +1,11 @@
 /** What can be done with one endpoint. */
 import { useState } from "react";
 import { client, got } from "../api/client";
-import { useAct } from "../api/queries";
+import { type Attempt, useAct } from "../api/queries";
 import { Dialog } from "../parts/dialog";
 import { useTell } from "../parts/toast";
 import { useText } from "../text";
 import { count } from "../text/format";
-import type { Attempt } from "./endpoint";
 import type { Endpoint } from "./webhooks";
 
 export type Asking = { what: "disable" | "enable" | "since" } | { what: "resend"; attempt: Attempt };

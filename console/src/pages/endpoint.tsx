@@ -2,7 +2,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
-import { client, got, type Shapes } from "../api/client";
+import { client, got } from "../api/client";
 import { me } from "../api/queries";
 import { Asked, Empty } from "../parts/asked";
 import { Card, Head } from "../parts/card";
@@ -15,7 +15,6 @@ import { duration } from "../text/format";
 import { Acting, type Asking } from "./endpoint-acts";
 import { type Endpoint, stateOf } from "./webhooks";
 
-export type Attempt = Shapes["Attempt"];
 const PAGE = 50;
 
 export function EndpointPage() {

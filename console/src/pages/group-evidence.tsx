@@ -2,7 +2,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
-import { letters, task } from "../api/queries";
+import { type GroupDetail, letters, task } from "../api/queries";
 import { Asked, Empty } from "../parts/asked";
 import { Card } from "../parts/card";
 import { Chart } from "../parts/chart";
@@ -12,11 +12,10 @@ import { Table } from "../parts/table";
 import { At, Meter, TaskLink } from "../parts/values";
 import { useText } from "../text";
 import { count, percent } from "../text/format";
-import type { Detail } from "./group";
 
 const DAYS = 7;
 
-export function Shared({ detail }: { detail: Detail }) {
+export function Shared({ detail }: { detail: GroupDetail }) {
   const { text } = useText();
   const t = text.failures;
   return (
@@ -65,7 +64,7 @@ export function Shared({ detail }: { detail: Detail }) {
   );
 }
 
-export function Often({ detail }: { detail: Detail }) {
+export function Often({ detail }: { detail: GroupDetail }) {
   const { text } = useText();
   const t = text.failures;
   const until = Math.floor(Date.now() / 1_000);

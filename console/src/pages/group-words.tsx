@@ -2,14 +2,13 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { client, got } from "../api/client";
-import { me, useAct } from "../api/queries";
+import { type GroupDetail, me, useAct } from "../api/queries";
 import { Card } from "../parts/card";
 import { Dialog } from "../parts/dialog";
 import { useTell, useTellError } from "../parts/toast";
 import { useText } from "../text";
-import type { Detail } from "./group";
 
-export function Noted({ detail, may }: { detail: Detail; may: boolean }) {
+export function Noted({ detail, may }: { detail: GroupDetail; may: boolean }) {
   const { text } = useText();
   const t = text.failures;
   const { group } = detail;
@@ -80,7 +79,7 @@ export function Saying({
   close,
 }: {
   act: "ignore" | "resolve" | "reopen";
-  detail: Detail;
+  detail: GroupDetail;
   close: () => void;
 }) {
   const { text } = useText();

@@ -2,8 +2,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { useState } from "react";
-import type { Shapes } from "../api/client";
-import { group as groupQuery, me } from "../api/queries";
+import { type GroupDetail, group as groupQuery, me } from "../api/queries";
 import { Asked } from "../parts/asked";
 import { Card, Head } from "../parts/card";
 import { Icon } from "../parts/icon";
@@ -17,7 +16,6 @@ import { isNew, titleOf } from "./failures";
 import { Often, Sample, Shared } from "./group-evidence";
 import { Noted, Saying } from "./group-words";
 
-export type Detail = Shapes["GroupDetail"];
 const EXACT = 10_000;
 // A group that was met within this time still fails.
 const FAILS_MINUTES = 5;
@@ -33,7 +31,7 @@ export function GroupPage() {
 
 type Asking = "ignore" | "resolve" | "reopen" | "pause" | null;
 
-function Detailed({ detail }: { detail: Detail }) {
+function Detailed({ detail }: { detail: GroupDetail }) {
   const { text } = useText();
   const t = text.failures;
   const [asking, setAsking] = useState<Asking>(null);
@@ -122,7 +120,7 @@ function Detailed({ detail }: { detail: Detail }) {
   );
 }
 
-function Facts({ detail }: { detail: Detail }) {
+function Facts({ detail }: { detail: GroupDetail }) {
   const { text } = useText();
   const t = text.failures;
   const { group } = detail;

@@ -1,12 +1,11 @@
 /** Setting, changing and clearing a limit. */
 import { useState } from "react";
 import { client, got } from "../api/client";
-import { useAct } from "../api/queries";
+import { type Limit, type Scope, useAct } from "../api/queries";
 import { Dialog } from "../parts/dialog";
 import { useTell } from "../parts/toast";
 import { useText } from "../text";
 import { count } from "../text/format";
-import type { Limit, Scope } from "./queues";
 
 /** `kind:video.render` is a scope and a name. */
 function scoped(name: string): [Scope, string] {

@@ -1,12 +1,11 @@
 /** How far a plan has come, and what became of its tasks. */
-import type { Plan } from "../api/queries";
+import type { Plan, PlanDetail } from "../api/queries";
 import { Card } from "../parts/card";
 import { Icon, type IconName } from "../parts/icon";
 import { Table } from "../parts/table";
 import { Meter } from "../parts/values";
 import { useText } from "../text";
 import { count, percent } from "../text/format";
-import type { Detail } from "./plan";
 
 export function followed(plan: Plan): number {
   return plan.succeeded + plan.failedSame + plan.failedAnew + plan.cancelled + plan.gone;
@@ -117,7 +116,7 @@ export function Outcome({ plan }: { plan: Plan }) {
   );
 }
 
-export function Left({ detail }: { detail: Detail }) {
+export function Left({ detail }: { detail: PlanDetail }) {
   const { text } = useText();
   const t = text.plans;
   const rows = [

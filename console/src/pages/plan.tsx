@@ -2,8 +2,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { useState } from "react";
-import { client, got, type Shapes } from "../api/client";
-import { me, type Plan, plan as planQuery, useAct } from "../api/queries";
+import { client, got } from "../api/client";
+import { me, type Plan, type PlanDetail, plan as planQuery, useAct } from "../api/queries";
 import { Asked } from "../parts/asked";
 import { Card, Head } from "../parts/card";
 import { Dialog } from "../parts/dialog";
@@ -18,7 +18,6 @@ import { count, moment, tail } from "../text/format";
 import { followed, Left, Outcome, Progress } from "./plan-outcome";
 import { askedFor } from "./plans";
 
-export type Detail = Shapes["PlanDetail"];
 type Act = "approve" | "start" | "pause" | "resume" | "abort";
 
 export function PlanPage() {
@@ -31,7 +30,7 @@ export function PlanPage() {
   );
 }
 
-function Detailed({ detail }: { detail: Detail }) {
+function Detailed({ detail }: { detail: PlanDetail }) {
   const { text, language } = useText();
   const t = text.plans;
   const { plan } = detail;

@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import type { Shapes } from "../api/client";
-import { limits, me, queues } from "../api/queries";
+import { type Limit, limits, me, queues } from "../api/queries";
 import { Asked, Empty } from "../parts/asked";
 import { Card, Head } from "../parts/card";
 import { Icon } from "../parts/icon";
@@ -18,8 +18,6 @@ import { duration } from "../text/format";
 import { SetLimit } from "./limit-set";
 
 type Queue = Shapes["QueueView"];
-export type Limit = Shapes["LimitView"];
-export type Scope = Shapes["Scope"];
 
 export function QueuesPage() {
   const { text } = useText();

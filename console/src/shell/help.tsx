@@ -1,7 +1,7 @@
 import { useEffect, useRef } from "react";
 import { hold, release } from "../api/live";
 import { useText } from "../text";
-import { PAGES } from "./shell";
+import { PAGES } from "./pages";
 
 /** All keys. */
 export function KeysHelp({ close }: { close: () => void }) {

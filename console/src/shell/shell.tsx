@@ -11,44 +11,16 @@ import { At } from "../parts/values";
 import { useText } from "../text";
 import { KeysHelp } from "./help";
 import { type Keys, useKeys } from "./keys";
+import { PAGES, type Page, pathOf } from "./pages";
 import { isId, parsed, written } from "./query";
 import { useTheme } from "./theme";
 
-type Page =
-  | "now"
-  | "failures"
-  | "redrive"
-  | "tasks"
-  | "queues"
-  | "workers"
-  | "schedules"
-  | "webhooks"
-  | "audit"
-  | "approvals"
-  | "health";
-export const PAGES: readonly (readonly [Page, string, string])[] = [
-  ["now", "/", "n"],
-  ["failures", "/failures", "f"],
-  ["redrive", "/redrive", "r"],
-  ["tasks", "/tasks", "t"],
-  ["queues", "/queues", "q"],
-  ["workers", "/workers", "w"],
-  ["schedules", "/schedules", "s"],
-  ["webhooks", "/webhooks", "h"],
-  ["audit", "/audit", "a"],
-  ["approvals", "/approvals", "v"],
-  ["health", "/health", "e"],
-];
 const GROUPS: readonly (readonly Page[])[] = [
   ["now", "failures", "redrive", "tasks"],
   ["queues", "workers", "schedules", "webhooks"],
   ["audit", "approvals", "health"],
 ];
 const TABS: readonly Page[] = ["now", "failures", "redrive", "tasks"];
-
-function pathOf(page: Page): string {
-  return PAGES.find(([name]) => name === page)?.[1] ?? "/";
-}
 
 function useCurrent(): (page: Page) => boolean {
   const path = useRouterState({ select: (state) => state.location.pathname });
