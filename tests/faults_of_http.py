@@ -19,7 +19,7 @@ HTTP = {
         "http.tasks.list_tasks", "subject=subject or episode_id", "subject=subject"
     ),
     "acts-of-nobody": Fault(
-        "Asked.letters",
+        "Caller.letters",
         "return DeadLetters(self.settings, self.service.listen, by=self.by",
         'return DeadLetters(self.settings, self.service.listen, by="api"',
     ),

@@ -81,7 +81,9 @@ WEBHOOKS = {
         "revoke select on holdfast.webhook_keys from holdfast_api, holdfast_operator;\n",
         "",
     ),
-    "lookups-not-shared": Fault("Lookups.__call__", "asked = self._asked.get((host, port))", "asked = None"),
+    "lookups-not-shared": Fault(
+        "SystemResolver.__call__", "asked = self._asked.get((host, port))", "asked = None"
+    ),
     "idle-connections-kept": Fault(
         "Post._sweep",
         "                if not exchange.fresh():\n                    exchange.abort()",

@@ -1,9 +1,11 @@
 """The map is true: every room is on it, every link leads somewhere, examples run, files stay small."""
 
+import ast
 import asyncio
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,16 @@ def test_every_module_is_on_the_map_and_says_what_lives_in_it(module: Path) -> N
 def test_every_link_leads_somewhere(page: Path) -> None:
     for link in _LINK.findall(page.read_text()):
         assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+def test_no_two_public_classes_share_a_name() -> None:
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
+    wrong = [f"{name}: {', '.join(where)}" for name, where in found.items() if len(where) > 1]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_the_exception_tree_is_drawn_in_full() -> None:

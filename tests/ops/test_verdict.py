@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from holdfast.ops.groups import Group
-from holdfast.ops.verdict import Cause, Level, Seen, Verdict, judge
+from holdfast.ops.verdict import Cause, Level, Seen, Status, judge
 from holdfast.store.board import Compared, Ended, Trend
 from holdfast.store.browse import QueueView
 
@@ -45,7 +45,7 @@ def judged(
     bad: int = 0,
     groups: list[Group] | None = None,
     alive: int = 3,
-) -> Verdict:
+) -> Status:
     return judge(
         Seen(NOW, queues or [queue()], trends or {}, compared, series(bad), STEP, groups or [], alive)
     )

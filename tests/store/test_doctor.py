@@ -19,7 +19,7 @@ from holdfast.store.doctor import Doctor, Finding, Health, Misplaced
 from holdfast.store.followups import Followups
 from holdfast.store.pool import Conn
 from holdfast.store.repair import Repair
-from holdfast.store.why import Cause, Why
+from holdfast.store.why import WaitCause, Why
 from tests.world import World
 
 
@@ -128,7 +128,7 @@ async def test_a_marked_task_with_a_row_goes_back_to_work_only_after_the_repair(
         [mark, "non_retryable" if mark == "failed" else None, task],
     )
     why = await Why(world.store.settings).of(world.conn, await world.show(task))
-    assert why[0].cause is Cause.STRANDED
+    assert why[0].cause is WaitCause.STRANDED
 
     async def back_to_work() -> str:
         """What an operator is told, or nothing if the task is queued again."""

@@ -16,7 +16,7 @@ from holdfast.core.state import State
 from holdfast.store.doctor import Doctor, Misplaced
 from holdfast.store.followups import Followups
 from holdfast.store.repair import Repair
-from holdfast.store.why import Cause, Why
+from holdfast.store.why import WaitCause, Why
 from tests.store.acts import ACTS, Scene, new_scene
 from tests.store.outsider import Outsider, Write
 from tests.world import World
@@ -134,7 +134,7 @@ async def test_a_task_whose_row_was_deleted_is_named_and_repaired(
     (finding,) = [one for one in await doctor.examine(world.conn) if one.name == "rows of tasks"]
     assert all(task in finding.found for task in stranded[:5])
     why = Why(world.store.settings)
-    assert (await why.of(world.conn, await world.show(stranded[0])))[0].cause is Cause.STRANDED
+    assert (await why.of(world.conn, await world.show(stranded[0])))[0].cause is WaitCause.STRANDED
     for task in stranded:
         with pytest.raises(TaskStranded, match="doctor --repair"):
             await world.operator.cancel(world.conn, task, "stop")

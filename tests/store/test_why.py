@@ -12,16 +12,17 @@ from holdfast.core.limit import Limit, Scope
 from holdfast.core.outcome import Cancel, Fail, Failed, Retry, Snooze
 from holdfast.core.task import NewTask
 from holdfast.store.limits import Limits
-from holdfast.store.why import Cause, Why
+from holdfast.store.why import WaitCause, Why
 from tests.world import World
 
 BLOCKING = {
-    Cause.SCHEDULED, Cause.BACKING_OFF, Cause.SNOOZED, Cause.AFTER_OTHERS, Cause.QUEUE_PAUSED,
-    Cause.KIND_PAUSED, Cause.NO_WORKER, Cause.NO_HANDLER, Cause.LANE, Cause.LIMIT_FULL, Cause.RATE_SPENT,
+    WaitCause.SCHEDULED, WaitCause.BACKING_OFF, WaitCause.SNOOZED, WaitCause.AFTER_OTHERS,
+    WaitCause.QUEUE_PAUSED, WaitCause.KIND_PAUSED, WaitCause.NO_WORKER, WaitCause.NO_HANDLER,
+    WaitCause.LANE, WaitCause.LIMIT_FULL, WaitCause.RATE_SPENT,
 }  # fmt: skip
 
 
-async def causes(world: World, task: str) -> list[Cause]:
+async def causes(world: World, task: str) -> list[WaitCause]:
     found = await Why(Settings(database_url=world.url)).of(world.conn, await world.show(task))
     assert all(reason.text for reason in found)
     return [reason.cause for reason in found]
@@ -37,34 +38,34 @@ async def serve(world: World, *, kinds: list[str], queues: list[str]) -> str:
 @pytest.mark.catches("backing-off-not-said", "recovered-still-backs-off")
 async def test_causes_of_time_of_workers_and_of_pauses(world: World) -> None:
     task = await world.enqueue()
-    assert await causes(world, task) == [Cause.NO_WORKER]
+    assert await causes(world, task) == [WaitCause.NO_WORKER]
     await serve(world, kinds=["other"], queues=["default"])
-    assert await causes(world, task) == [Cause.NO_HANDLER]
+    assert await causes(world, task) == [WaitCause.NO_HANDLER]
     worker = await serve(world, kinds=["mail.send"], queues=["default"])
-    assert await causes(world, task) == [Cause.ABOUT_TO_START]
+    assert await causes(world, task) == [WaitCause.ABOUT_TO_START]
     await world.operator.pause_queue(world.conn, "default", "a deploy")
     await world.operator.close_kind(world.conn, "mail.send", "the provider is down")
-    assert await causes(world, task) == [Cause.QUEUE_PAUSED, Cause.KIND_PAUSED]
+    assert await causes(world, task) == [WaitCause.QUEUE_PAUSED, WaitCause.KIND_PAUSED]
     await world.operator.resume_queue(world.conn, "default")
     await world.operator.open_kind(world.conn, "mail.send")
     await world.conn.execute("delete from holdfast.queues; delete from holdfast.buckets")
     second = await world.enqueue()
-    assert await causes(world, second) == [Cause.OTHERS_AHEAD]
+    assert await causes(world, second) == [WaitCause.OTHERS_AHEAD]
     after = (await world.store.enqueue_many(world.conn, [NewTask("mail.send", after=[second])]))[0].id
-    assert Cause.AFTER_OTHERS in await causes(world, after)
+    assert WaitCause.AFTER_OTHERS in await causes(world, after)
     claim = await world.claim_one(worker=worker)
-    assert await causes(world, task) == [Cause.RUNNING]
+    assert await causes(world, task) == [WaitCause.RUNNING]
     await world.settle((claim, Retry("busy", after=60)))
-    assert (await causes(world, task))[0] is Cause.BACKING_OFF
+    assert (await causes(world, task))[0] is WaitCause.BACKING_OFF
     await world.settle((await world.claim_one(worker=worker), Snooze(60)))
-    assert (await causes(world, second))[0] is Cause.SNOOZED
+    assert (await causes(world, second))[0] is WaitCause.SNOOZED
     await world.elapse(60)
     await world.settle(*((claim, Snooze(60)) for claim in await world.claim(worker=worker)))
-    assert (await causes(world, task))[0] is Cause.SNOOZED, "it has recovered"
+    assert (await causes(world, task))[0] is WaitCause.SNOOZED, "it has recovered"
     await world.operator.pause(world.conn, second, "wait")
-    assert await causes(world, second) == [Cause.PAUSED]
+    assert await causes(world, second) == [WaitCause.PAUSED]
     later = await world.enqueue(run_at=(await world.show(task)).next_attempt_at)
-    assert (await causes(world, later))[0] is Cause.SCHEDULED
+    assert (await causes(world, later))[0] is WaitCause.SCHEDULED
 
 
 @pytest.mark.requirement("R4")
@@ -75,7 +76,7 @@ async def test_a_task_that_was_told_to_slow_down_backs_off(world: World) -> None
     refused = Failed(Failure.of(FailureClass.RATE_LIMITED, "429: slow down"), 60.0)
     await world.settle((await world.claim_one(worker=worker), refused))
     (reason,) = await Why(Settings(database_url=world.url)).of(world.conn, await world.show(task))
-    assert reason.cause is Cause.BACKING_OFF
+    assert reason.cause is WaitCause.BACKING_OFF
     assert "after failure 1: 429: slow down" in reason.text
 
 
@@ -87,22 +88,22 @@ async def test_causes_of_lanes_and_limits_and_what_became_of_the_ended(world: Wo
     first_of_lane, next_of_lane = [await world.enqueue(bucket="lane:7") for _ in range(2)]
     held = await world.claim_one(worker=worker)
     assert held.id == first_of_lane
-    assert (await causes(world, next_of_lane))[0] is Cause.LANE
+    assert (await causes(world, next_of_lane))[0] is WaitCause.LANE
     await world.settle((held, Fail("REFUSED", "no")))
-    assert await causes(world, first_of_lane) == [Cause.FAILED]
+    assert await causes(world, first_of_lane) == [WaitCause.FAILED]
     await world.settle((await world.claim_one(worker=worker), Cancel("no")))
-    assert await causes(world, next_of_lane) == [Cause.CANCELLED]
+    assert await causes(world, next_of_lane) == [WaitCause.CANCELLED]
     await limits.set(world.conn, Scope.KIND, "mail.send", Limit(running=1))
     one, two = [await world.enqueue() for _ in range(2)]
     held = (await world.claim(1, worker=worker) or await world.claim(1, worker=worker))[0]
     assert held.id == one
-    assert Cause.LIMIT_FULL in await causes(world, two)
+    assert WaitCause.LIMIT_FULL in await causes(world, two)
     await world.complete(held)
-    assert await causes(world, one) == [Cause.COMPLETED]
+    assert await causes(world, one) == [WaitCause.COMPLETED]
     await limits.set(world.conn, Scope.KIND, "mail.send", Limit(rate="1/h", burst=1))
     assert await world.claim(1, worker=worker)
     three = await world.enqueue()
-    assert Cause.RATE_SPENT in await causes(world, three)
+    assert WaitCause.RATE_SPENT in await causes(world, three)
 
 
 @pytest.mark.requirement("R4")
@@ -113,7 +114,7 @@ async def test_over_random_worlds_what_is_blocked_does_not_start_and_what_starts
     world: World,
 ) -> None:
     chance = random.Random(23)
-    seen: Counter[Cause] = Counter()
+    seen: Counter[WaitCause] = Counter()
     for _ in range(WORLDS):
         await World.empty(world.conn)
         ids = await _random_world(world, chance)
@@ -136,7 +137,7 @@ async def test_over_random_worlds_what_is_blocked_does_not_start_and_what_starts
                 assert not blocked, (task, found)
             elif not blocked:
                 state = (await world.show(task)).state
-                assert await causes(world, task) != [Cause.ABOUT_TO_START], (task, found, state)
+                assert await causes(world, task) != [WaitCause.ABOUT_TO_START], (task, found, state)
     assert sum(seen.values()) >= WORLDS * TASKS, "each of them had an answer"
     assert len(seen) >= 8
 

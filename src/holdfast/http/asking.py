@@ -11,9 +11,9 @@ from fastapi.routing import APIRoute
 from holdfast.http.access import WORKERS_TOO, least
 from holdfast.http.origin import SAFE
 from holdfast.http.problems import Refused
-from holdfast.http.service import Asked, Service, address_of
+from holdfast.http.service import Caller, Service, address_of
 from holdfast.ops.tokens import Role
-from holdfast.store.answers import Answer, Answers
+from holdfast.store.answers import Answers, KeptAnswer
 
 KEY_HEADER = "Idempotency-Key"
 KEY_CHARACTERS = 200
@@ -50,7 +50,7 @@ class Asking(APIRoute):
 
 
 async def _once(
-    asked: Asked, request: Request, key: str, inner: Callable[[Request], Coroutine[Any, Any, Response]]
+    asked: Caller, request: Request, key: str, inner: Callable[[Request], Coroutine[Any, Any, Response]]
 ) -> Response:
     """Do it unless it was done; whoever asks with the same key is told what the first was told."""
     if not 0 < len(key) <= KEY_CHARACTERS:
@@ -70,14 +70,14 @@ async def _once(
     kept = bytes(response.body)
     if asked.shown_once:
         kept = json.dumps(json.loads(kept) | dict.fromkeys(asked.shown_once)).encode()
-    answer = Answer(hashed, response.status_code, response.headers.get("content-type"), kept)
+    answer = KeptAnswer(hashed, response.status_code, response.headers.get("content-type"), kept)
     await answers.keep(asked.conn, token, key, answer)
     return response
 
 
-def _asked(request: Request) -> Asked:
-    found: Asked = request.state.asked
+def _asked(request: Request) -> Caller:
+    found: Caller = request.state.asked
     return found
 
 
-AskedBy = Annotated[Asked, Depends(_asked)]
+AskedBy = Annotated[Caller, Depends(_asked)]

@@ -16,7 +16,7 @@ from holdfast.http.problems import Refused
 from holdfast.http.shapes import EntryShape, QueueShape, QueuesPartial, Shape, shape
 from holdfast.ops.audit import AuditReader
 from holdfast.ops.groups import Groups
-from holdfast.ops.verdict import Seen, Verdict, judge
+from holdfast.ops.verdict import Seen, Status, judge
 from holdfast.store.board import Board, Change, DatabaseView, Ended, KindView, Trend
 from holdfast.store.doctor import Doctor, Finding
 from holdfast.store.figures import figures
@@ -44,7 +44,7 @@ EXAMINED_SECONDS = 10.0
 # Of these, so long for reading the tables of tasks, which may be large.
 EXAMINED_ROWS_SECONDS = 5.0
 
-VerdictShape = shape(Verdict)
+VerdictShape = shape(Status, "Verdict")
 EndedShape = shape(Ended)
 ChangeShape = shape(Change)
 KindShape = shape(KindView)

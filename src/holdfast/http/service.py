@@ -74,7 +74,7 @@ CSRF_HEADER = "X-CSRF-Token"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Caller:
     """One request, once it is known who asks: what is done is done on this connection."""
 
     conn: Conn
@@ -245,7 +245,7 @@ class Service:
     @asynccontextmanager
     async def admit(
         self, request: Request, least: Role, *, workers_too: bool = False
-    ) -> AsyncIterator[Asked]:
+    ) -> AsyncIterator[Caller]:
         """A connection for a request, once it is known who asks; refused unless they may.
 
         Whoever asks without a good credential, too often, or too much at once is refused without one.
@@ -258,7 +258,7 @@ class Service:
             allowed = may(bearer, least) or (workers_too and bearer.role is Role.WORKER)
             if self._auth is not Auth.NONE and not allowed:
                 raise Refused(403, f"this needs the role {least}, and yours is {bearer.role}")
-            yield Asked(conn, bearer, self, credential)
+            yield Caller(conn, bearer, self, credential)
 
     async def holder(self, request: Request, credential: Credential) -> Bearer:
         """Whose a credential is, as far as it is known without a connection; refused where it is nobody's."""

@@ -60,11 +60,11 @@ class Shape(BaseModel):
         return given
 
 
-def shape(view: type[Any]) -> type[Shape]:
-    """The document of a class that people see elsewhere."""
+def shape(view: type[Any], name: str | None = None) -> type[Shape]:
+    """The document of a class that people see elsewhere; clients know it by its name."""
     hints = get_type_hints(view)
     known: dict[str, Any] = {field.name: (hints[field.name], ...) for field in fields(view)}
-    return create_model(view.__name__, __base__=Shape, __doc__=view.__doc__, **known)
+    return create_model(name or view.__name__, __base__=Shape, __doc__=view.__doc__, **known)
 
 
 ListedShape = shape(Listed)

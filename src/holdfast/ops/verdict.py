@@ -44,7 +44,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Status:
     """A verdict with what it is about."""
 
     level: Level
@@ -79,9 +79,9 @@ class Seen:
 _RANK = {Level.FINE: 0, Level.DEGRADED: 1, Level.BROKEN: 2}
 
 
-def judge(seen: Seen) -> Verdict:
+def judge(seen: Seen) -> Status:
     """The worst that is to be said; of what is equally bad, the first."""
-    fine = Verdict(Level.FINE, Cause.KEEPS_UP, _fine_since(seen), failure_rate=seen.compared.failure_rate)
+    fine = Status(Level.FINE, Cause.KEEPS_UP, _fine_since(seen), failure_rate=seen.compared.failure_rate)
     said = [verdict for verdict in (_unserved(seen), _failing(seen), _growing(seen)) if verdict is not None]
     return max([*said, fine], key=lambda verdict: _RANK[verdict.level])
 
@@ -95,7 +95,7 @@ def _is_paused(seen: Seen, queue: QueueView) -> bool:
     return queue.paused_at is not None and (queue.paused_until is None or queue.paused_until > seen.now)
 
 
-def _unserved(seen: Seen) -> Verdict | None:
+def _unserved(seen: Seen) -> Status | None:
     """Work that nobody takes: of nobody at all, or of nobody who serves its queue."""
     waits = [
         queue
@@ -114,7 +114,7 @@ def _unserved(seen: Seen) -> Verdict | None:
         return None
     worst = max(waits, key=lambda queue: _age(seen, queue))
     since = [at for at in (worst.oldest_at, last if nobody else None) if at is not None]
-    return Verdict(
+    return Status(
         Level.BROKEN if nobody else Level.DEGRADED,
         Cause.NO_WORKER if nobody else Cause.QUEUE_UNSERVED,
         max(since, default=None),
@@ -130,7 +130,7 @@ def _threshold(compared: Compared) -> float:
     return max(FAILING_SHARE, min(BROKEN_SHARE, FAILING_TIMES * (usual or 0.0)))
 
 
-def _failing(seen: Seen) -> Verdict | None:
+def _failing(seen: Seen) -> Status | None:
     compared = seen.compared
     rate = compared.failure_rate
     if rate is None or compared.failed < FAILED_MIN or rate <= _threshold(compared):
@@ -144,10 +144,10 @@ def _failing(seen: Seen) -> Verdict | None:
         default=None,
     )
     if worst is None or not worst.last_hour:
-        return Verdict(level, Cause.FAILING, since, failure_rate=rate)
+        return Status(level, Cause.FAILING, since, failure_rate=rate)
     # Where it began before what is shown, the cause knows, if it is not an old one.
     new = worst.first_seen_at >= (seen.now - NEW if since is None else since - seen.step)
-    return Verdict(
+    return Status(
         level,
         Cause.FAILING,
         worst.first_seen_at if new else since,
@@ -159,7 +159,7 @@ def _failing(seen: Seen) -> Verdict | None:
     )
 
 
-def _growing(seen: Seen) -> Verdict | None:
+def _growing(seen: Seen) -> Status | None:
     """What waits is old, and neither over minutes nor lately less than it was."""
     for queue in sorted(seen.queues, key=lambda queue: -_age(seen, queue)):
         trend = seen.trends.get(queue.name)
@@ -168,7 +168,7 @@ def _growing(seen: Seen) -> Verdict | None:
         falls = trend.growth_per_minute < 0 or (trend.lately_per_minute or 0.0) < 0
         usual = trend.usual_oldest_seconds or 0.0
         if not falls and _age(seen, queue) > max(OLDEST_SECONDS, OLDEST_TIMES * usual):
-            return Verdict(
+            return Status(
                 Level.DEGRADED,
                 Cause.QUEUE_GROWING,
                 queue.oldest_at,

@@ -9,7 +9,7 @@ import psycopg
 from holdfast.core.decide import Policy
 from holdfast.core.events import StatementFailed
 from holdfast.runtime.child import Child, Fates
-from holdfast.runtime.link import Backoff, Link, LinkLost
+from holdfast.runtime.link import Link, LinkLost, ReconnectDelay
 from holdfast.runtime.options import WorkerOptions
 from holdfast.runtime.tally import Pending
 from holdfast.store.tasks import TaskStore
@@ -45,7 +45,7 @@ class Burials:
         """
         fates = child.fates(self._timeouts)
         child.bury()
-        backoff = Backoff()
+        delay = ReconnectDelay()
         while True:
             try:
                 if not await self._take_back(child.worker, fates):
@@ -54,10 +54,10 @@ class Burials:
                     await self._take_back(child.worker, fates)
                 landed = await self.landed(pending)
             except LinkLost:
-                await asyncio.sleep(backoff.next())
+                await asyncio.sleep(delay.next())
             except psycopg.Error as error:
                 self._store.listen(StatementFailed("take back", str(error).strip()))
-                await asyncio.sleep(backoff.next() * 10)
+                await asyncio.sleep(delay.next() * 10)
             else:
                 await self.close()
                 return landed

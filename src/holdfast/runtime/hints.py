@@ -8,7 +8,7 @@ from contextlib import suppress
 import psycopg
 from psycopg import sql
 
-from holdfast.runtime.link import Backoff
+from holdfast.runtime.link import ReconnectDelay
 from holdfast.runtime.options import WorkerOptions
 from holdfast.store.pool import connect, is_direct
 from holdfast.store.tasks import HINT_CHANNEL
@@ -29,17 +29,17 @@ class Hints:
 
     async def run(self) -> None:
         """Listen for ever; behind a pooler nothing would be heard, so nothing is tried."""
-        backoff = Backoff()
+        delay = ReconnectDelay()
         while True:
             began = time.monotonic()
             with suppress(psycopg.Error, OSError):
                 if not await self._listen():
                     return
             if time.monotonic() - began > RETRY_SECONDS:
-                backoff.reset()
+                delay.reset()
             # Whatever was said while nobody listened is found by looking.
             self._wake()
-            await asyncio.sleep(backoff.next())
+            await asyncio.sleep(delay.next())
 
     async def _listen(self) -> bool:
         async with await connect(self._url, application=f"holdfast {self._name} hints") as conn:

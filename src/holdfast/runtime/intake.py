@@ -15,7 +15,7 @@ from holdfast.core.events import Listener, StatementFailed
 from holdfast.core.handler import Handlers
 from holdfast.core.task import Claim
 from holdfast.runtime.flight import ITEMS_MAX
-from holdfast.runtime.link import Backoff, Link, LinkLost
+from holdfast.runtime.link import Link, LinkLost, ReconnectDelay
 from holdfast.runtime.options import WorkerOptions
 from holdfast.store.claimer import Claimer
 from holdfast.store.pool import Conn
@@ -49,7 +49,7 @@ class Intake:
         self._store = store
         self._listen: Listener = store.listen
         self._link = link
-        self._backoff = Backoff()
+        self._delay = ReconnectDelay()
         self.slots = Slots(self._most)
         self._generation = link.generation
         self._claimer = self._new_claimer()
@@ -101,10 +101,10 @@ class Intake:
             # Statements before the one that failed may have claimed something.
             self.reconcile_soon()
         else:
-            self._backoff.reset()
+            self._delay.reset()
             self._claim_max = min(UNBOUNDED, self._claim_max * 2)
             return claims
-        await asyncio.sleep(self._backoff.next())
+        await asyncio.sleep(self._delay.next())
         return None
 
     async def free_slots(self) -> None:

@@ -169,7 +169,7 @@ class Link:
             alias.shutdown(socket.SHUT_RDWR)
 
 
-class Backoff:
+class ReconnectDelay:
     """How long to wait between attempts to reach the database."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ import psycopg
 from holdfast.core.decide import Policy
 from holdfast.core.events import Listener, StatementFailed
 from holdfast.runtime.clockwatch import ClockWatch
-from holdfast.runtime.link import Backoff, Link, LinkLost
+from holdfast.runtime.link import Link, LinkLost, ReconnectDelay
 from holdfast.runtime.options import WorkerOptions
 from holdfast.store.audit import AuditWriter
 from holdfast.store.drivers import Drivers
@@ -119,18 +119,18 @@ class Maintenance:
 
     async def run(self) -> None:
         """For ever; an unreachable database is waited for."""
-        backoff = Backoff()
+        delay = ReconnectDelay()
         while True:
             try:
                 pause = await self._link.use(self.turn, deadline_seconds=TURN_SECONDS_MAX)
-                backoff.reset()
+                delay.reset()
             except LinkLost:
                 self._renew_at = 0.0
-                pause = backoff.next()
+                pause = delay.next()
             except psycopg.Error as error:
                 self._renew_at = 0.0
                 self._listen(StatementFailed("maintenance", str(error).strip()))
-                pause = backoff.next() * 10
+                pause = delay.next() * 10
             if not self._holding:
                 # A connection of its own is only worth it for the one who does the work.
                 await self._link.close()

@@ -9,7 +9,7 @@ import psycopg
 
 from holdfast.core.events import StatementFailed
 from holdfast.core.handler import Handlers
-from holdfast.runtime.link import Backoff, Link, LinkLost
+from holdfast.runtime.link import Link, LinkLost, ReconnectDelay
 from holdfast.runtime.options import WorkerOptions
 from holdfast.store.declarations import Declarations
 from holdfast.store.limits import CODE, Limits
@@ -50,15 +50,15 @@ async def register(
                 # No wait grants a right: the process ends.
                 raise not_allowed(conn, options.url, error) from error
 
-        backoff = Backoff()
+        delay = ReconnectDelay()
         while True:
             try:
                 return await link.use(with_rights)
             except LinkLost:
-                await asyncio.sleep(backoff.next())
+                await asyncio.sleep(delay.next())
             except psycopg.Error as error:
                 store.listen(StatementFailed(what, str(error).strip()))
-                await asyncio.sleep(backoff.next() * 10)
+                await asyncio.sleep(delay.next() * 10)
 
     # First of all: what a task fails with is shown as its kind says.
     await until_done("declare kinds", lambda conn: kinds.declare(conn, handlers.values()))

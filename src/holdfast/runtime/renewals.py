@@ -8,7 +8,7 @@ import psycopg
 
 from holdfast.core.events import StatementFailed
 from holdfast.runtime.child import Child
-from holdfast.runtime.link import Backoff, Link, LinkLost
+from holdfast.runtime.link import Link, LinkLost, ReconnectDelay
 from holdfast.runtime.options import WorkerOptions
 from holdfast.runtime.wire import Order
 from holdfast.store.tasks import TaskStore
@@ -40,18 +40,18 @@ class Renewals:
     async def run(self) -> None:
         """Renew at a third of the lease, and sooner after a failure."""
         rounds = 0
-        backoff = Backoff()
+        delay = ReconnectDelay()
         while True:
             pause = self._options.renew_seconds
             try:
                 await self._renew()
-                backoff.reset()
+                delay.reset()
                 rounds += 1
             except LinkLost:
-                pause = min(pause, backoff.next())
+                pause = min(pause, delay.next())
             except psycopg.Error as error:
                 self._store.listen(StatementFailed("renew", str(error).strip()))
-                pause = min(pause, backoff.next())
+                pause = min(pause, delay.next())
             if rounds and rounds % RECONCILE_EVERY == 0:
                 for child in self._children:
                     child.order(Order.RECONCILE)

@@ -11,7 +11,7 @@ import psycopg
 
 from holdfast.core.events import Listener, StatementFailed, TasksSettling
 from holdfast.runtime.flight import UNSETTLED_MAX
-from holdfast.runtime.link import Backoff, Link, LinkLost
+from holdfast.runtime.link import Link, LinkLost, ReconnectDelay
 from holdfast.store.settle import Settled, Settlement
 from holdfast.store.tasks import TaskStore
 
@@ -83,7 +83,7 @@ class Settling:
                 self._quiet.set()
 
     async def _write(self, group: Sequence[Settlement]) -> Settled:
-        backoff = Backoff()
+        delay = ReconnectDelay()
         if self._uncertain:
             self._uncertain = bool(self._waiting)
             first = self._store.settle_again
@@ -96,7 +96,7 @@ class Settling:
         except psycopg.Error as error:
             self._listen(StatementFailed("settle", str(error).strip()))
         while True:
-            await asyncio.sleep(backoff.next())
+            await asyncio.sleep(delay.next())
             try:
                 return await self._link.use(lambda conn: self._store.settle_again(conn, group))
             except LinkLost:

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import psycopg
 
-from holdfast.core.backoff import Backoff as RetryBackoff
+from holdfast.core.backoff import Backoff
 from holdfast.core.decide import Policy
 from holdfast.core.events import (
     ExecutorEnded,
@@ -136,7 +136,7 @@ class Supervisor:
         self._was_ready = True
         child.lease_until = float(str(values["since"])) + self._options.lease_seconds
         for kind, (attempts, base, cap, timeout) in values["policies"].items():  # type: ignore[attr-defined]
-            self._burials.learn(kind, Policy(attempts, RetryBackoff(base, cap)), timeout)
+            self._burials.learn(kind, Policy(attempts, Backoff(base, cap)), timeout)
         if self._signals:
             self._send_away(child, Leaving.DRAINING)
         for old in self._children:

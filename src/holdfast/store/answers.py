@@ -10,7 +10,7 @@ HOURS = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class KeptAnswer:
     """What was told to whoever asked first; `asked` is the hash of what was asked."""
 
     asked: bytes
@@ -25,7 +25,7 @@ class Answers:
     def __init__(self, settings: Settings) -> None:
         self._sql = load("store/access.sql", settings.schema_name)
 
-    async def before(self, conn: Conn, actor: str, key: str, asked: bytes) -> Answer | None:
+    async def before(self, conn: Conn, actor: str, key: str, asked: bytes) -> KeptAnswer | None:
         """What was answered to this key; if nothing was, it is held until the caller commits."""
         values = {"actor": actor, "key": key, "asked": asked}
         if await (await conn.execute(self._sql["ask"], values)).fetchone() is not None:
@@ -33,9 +33,9 @@ class Answers:
         row = await (await conn.execute(self._sql["answered"], values)).fetchone()
         assert row is not None, "whoever held the key has committed"
         first, status, media_type, body = row
-        return Answer(bytes(first), status, media_type, bytes(body))
+        return KeptAnswer(bytes(first), status, media_type, bytes(body))
 
-    async def keep(self, conn: Conn, actor: str, key: str, answer: Answer) -> None:
+    async def keep(self, conn: Conn, actor: str, key: str, answer: KeptAnswer) -> None:
         """Write down what is told now."""
         values = {"actor": actor, "key": key, "status": answer.status, "media_type": answer.media_type}
         await conn.execute(self._sql["answer"], values | {"body": answer.body})

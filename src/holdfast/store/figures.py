@@ -10,7 +10,7 @@ from holdfast.store.sql import load
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class EndedCount:
     """What ended since the beginning, of one kind and in one way; it only grows."""
 
     kind: str
@@ -25,7 +25,7 @@ class Figures:
 
     queues: Sequence[QueueView]
     totals: Totals
-    settled: Sequence[Settled]
+    settled: Sequence[EndedCount]
     workers_alive: int
     workers_lost: int
     # How many completed in a second, over the last five minutes.
@@ -45,7 +45,7 @@ class Figures:
 async def figures(conn: Conn, settings: Settings) -> Figures:
     """All of them, as of now."""
     sql, browser = load("store/counts.sql", settings.schema_name), Browser(settings)
-    settled = [Settled(*row) for row in await (await conn.execute(sql["settled"])).fetchall()]
+    settled = [EndedCount(*row) for row in await (await conn.execute(sql["settled"])).fetchall()]
     row = await (await conn.execute(sql["pulse"])).fetchone()
     assert row is not None, "a select without a table always answers"
     queues, is_partial = await browser.some_queues(conn)

@@ -8,7 +8,7 @@ from holdfast.store.pool import Conn
 from holdfast.store.sql import load
 
 
-class Pending(NamedTuple):
+class DueWork(NamedTuple):
     """Follow-ups, seals, plans, leases, what is held, what stands aside, what is over."""
 
     followups: bool
@@ -21,9 +21,9 @@ class Pending(NamedTuple):
     over: bool
 
 
-async def look(conn: Conn, settings: Settings, *, held: bool = True) -> Pending:
+async def look(conn: Conn, settings: Settings, *, held: bool = True) -> DueWork:
     """What there is to do; `held` may cost something beside an old snapshot, and need not be asked."""
     statement = load("store/pending.sql", settings.schema_name)["pending"]
     row = await (await conn.execute(statement, {"held": held})).fetchone()
     assert row is not None, "a select without a table always answers"
-    return Pending(*row)
+    return DueWork(*row)

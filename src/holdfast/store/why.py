@@ -17,7 +17,7 @@ _MARKED = (State.FAILED, State.CANCELLED, State.PAUSED)
 _REPAIR = "run `holdfast doctor --repair --reason …`"
 
 
-class Cause(StrEnum):
+class WaitCause(StrEnum):
     """Everything that can be the answer."""
 
     COMPLETED = "completed"
@@ -45,7 +45,7 @@ class Cause(StrEnum):
 class Reason(NamedTuple):
     """One cause, and the sentence for people."""
 
-    cause: Cause
+    cause: WaitCause
     text: str
 
 
@@ -91,7 +91,7 @@ class Why:
                     f"it is {task.state}, but still has a row in ready, waiting or running, so that a worker "
                     f"may run it: {_REPAIR}"
                 )
-                return [Reason(Cause.STRANDED, text), *await self._of(conn, task)]
+                return [Reason(WaitCause.STRANDED, text), *await self._of(conn, task)]
         return await self._of(conn, task)
 
     async def _of(self, conn: Conn, task: TaskView) -> list[Reason]:
@@ -99,23 +99,25 @@ class Why:
             case State.COMPLETED:
                 took = f"{task.execution_seconds or 0:.3f} s"
                 text = f"it has completed, in {took} by worker {task.worker} under fence {task.fence}"
-                return [Reason(Cause.COMPLETED, text)]
+                return [Reason(WaitCause.COMPLETED, text)]
             case State.FAILED:
                 code = task.error.code if task.error else "no code"
                 text = f"it has failed for good ({task.dead_reason}, {code}): retry it when the cause is gone"
-                return [Reason(Cause.FAILED, text)]
+                return [Reason(WaitCause.FAILED, text)]
             case State.CANCELLED:
-                return [Reason(Cause.CANCELLED, f"it was cancelled: {task.mark_reason or 'no reason given'}")]
+                return [
+                    Reason(WaitCause.CANCELLED, f"it was cancelled: {task.mark_reason or 'no reason given'}")
+                ]
             case State.PAUSED:
                 why = task.mark_reason or "no reason given"
-                return [Reason(Cause.PAUSED, f"it was paused: {why}; resume it")]
+                return [Reason(WaitCause.PAUSED, f"it was paused: {why}; resume it")]
             case State.RUNNING:
                 text = f"it runs now, in worker {task.worker} under fence {task.fence}"
-                return [Reason(Cause.RUNNING, text)]
+                return [Reason(WaitCause.RUNNING, text)]
             case State.QUEUED:
                 row = await (await conn.execute(self._sql["why"], {"id": task.id})).fetchone()
                 if row is None:
-                    return [Reason(Cause.ENDED, "it has just ended: ask again")]
+                    return [Reason(WaitCause.ENDED, "it has just ended: ask again")]
                 return _queued(task, _Facts(*row))
 
 
@@ -128,7 +130,7 @@ def _queued(task: TaskView, facts: _Facts) -> list[Reason]:
         *_workers(task, facts),
         *_behind(task, facts),
     ]
-    return found or [Reason(Cause.ABOUT_TO_START, "nothing stands in its way: it is about to start")]
+    return found or [Reason(WaitCause.ABOUT_TO_START, "nothing stands in its way: it is about to start")]
 
 
 def _stranded(facts: _Facts) -> list[Reason]:
@@ -139,7 +141,7 @@ def _stranded(facts: _Facts) -> list[Reason]:
         "finds the task; if it differs, a worker may run the task, but it cannot be cancelled or paused: "
         f"{_REPAIR}"
     )
-    return [Reason(Cause.STRANDED, text)]
+    return [Reason(WaitCause.STRANDED, text)]
 
 
 def _time(task: TaskView, facts: _Facts) -> list[Reason]:
@@ -150,11 +152,11 @@ def _time(task: TaskView, facts: _Facts) -> list[Reason]:
     if failures and task.error is not None and task.error.at == task.last_attempt_at:
         first = task.error.message.splitlines()[0] if task.error.message else task.error.code
         text = f"it backs off until {at}, after failure {failures}: {first}"
-        return [Reason(Cause.BACKING_OFF, text)]
+        return [Reason(WaitCause.BACKING_OFF, text)]
     if task.counters.polls:
         text = f"it is polled again at {at}, after {task.counters.polls} polls: wake it to poll now"
-        return [Reason(Cause.SNOOZED, text)]
-    return [Reason(Cause.SCHEDULED, f"its time has not come: it may start at {at}")]
+        return [Reason(WaitCause.SNOOZED, text)]
+    return [Reason(WaitCause.SCHEDULED, f"its time has not come: it may start at {at}")]
 
 
 def _after(facts: _Facts) -> list[Reason]:
@@ -162,7 +164,7 @@ def _after(facts: _Facts) -> list[Reason]:
     if not count:
         return []
     text = f"it comes after {count} tasks that have not ended, {one} among them"
-    return [Reason(Cause.AFTER_OTHERS, text)]
+    return [Reason(WaitCause.AFTER_OTHERS, text)]
 
 
 def _paused(task: TaskView, facts: _Facts) -> list[Reason]:
@@ -170,21 +172,21 @@ def _paused(task: TaskView, facts: _Facts) -> list[Reason]:
     if facts.queue_paused_at is not None:
         until = _until(facts.queue_until)
         text = f"its queue {task.queue} is paused by {facts.queue_by}: {facts.queue_reason}{until}"
-        found.append(Reason(Cause.QUEUE_PAUSED, text))
+        found.append(Reason(WaitCause.QUEUE_PAUSED, text))
     if facts.paused_at is not None:
         until = _until(facts.paused_until)
         text = f"its kind {task.kind} is paused by {facts.paused_by}: {facts.pause_reason}{until}"
-        found.append(Reason(Cause.KIND_PAUSED, text))
+        found.append(Reason(WaitCause.KIND_PAUSED, text))
     return found
 
 
 def _workers(task: TaskView, facts: _Facts) -> list[Reason]:
     if not facts.served:
         text = f"no live worker serves its queue {task.queue}: start one with --queues {task.queue}"
-        return [Reason(Cause.NO_WORKER, text)]
+        return [Reason(WaitCause.NO_WORKER, text)]
     if not facts.known or facts.parked_at is not None:
         text = f"no live worker of its queue has a handler for its kind {task.kind}"
-        return [Reason(Cause.NO_HANDLER, text)]
+        return [Reason(WaitCause.NO_HANDLER, text)]
     return []
 
 
@@ -192,14 +194,16 @@ def _behind(task: TaskView, facts: _Facts) -> list[Reason]:
     found = []
     if facts.lane is not None:
         text = f"its lane {task.bucket} runs one at a time, and task {facts.lane} comes first"
-        found.append(Reason(Cause.LANE, text))
+        found.append(Reason(WaitCause.LANE, text))
     for limit in facts.limits:
         found += _full(*limit)  # type: ignore[arg-type]
     if facts.ready and facts.ahead:
-        found.append(Reason(Cause.OTHERS_AHEAD, f"{_many(facts.ahead)} tasks of its queue come before it"))
+        found.append(
+            Reason(WaitCause.OTHERS_AHEAD, f"{_many(facts.ahead)} tasks of its queue come before it")
+        )
     if facts.before and facts.lane is None and not facts.after[0]:
         text = f"{_many(facts.before)} tasks behind {facts.bucket} come before it"
-        found.append(Reason(Cause.OTHERS_AHEAD, text))
+        found.append(Reason(WaitCause.OTHERS_AHEAD, text))
     return found
 
 
@@ -224,7 +228,9 @@ def _full(
     if capacity is not None and sum(held.values()) >= capacity:
         who = ", ".join(f"{worker} ({slots})" for worker, slots in held.items()) or "nobody"
         text = f"the limit of {name}, {capacity} at once, is full: held by {who}"
-        return [Reason(Cause.LIMIT_FULL, text)]
+        return [Reason(WaitCause.LIMIT_FULL, text)]
     if spent:
-        return [Reason(Cause.RATE_SPENT, f"the rate of {name}, {count} in {seconds:g} s, is spent for now")]
+        return [
+            Reason(WaitCause.RATE_SPENT, f"the rate of {name}, {count} in {seconds:g} s, is spent for now")
+        ]
     return []

@@ -141,7 +141,7 @@ def _wrapped(address: Address) -> Iterator[ipaddress.IPv4Address]:
         yield ipaddress.IPv4Address(lower & 0xFFFF_FFFF)
 
 
-class Lookups:
+class SystemResolver:
     """The machine's own resolver, asked once at a time for each name.
 
     It blocks a thread for as long as a name server is silent, whoever has given up meanwhile: with asyncio's

@@ -24,7 +24,7 @@ class Undelivered(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """What a receiver said."""
 
     status: int
@@ -44,7 +44,7 @@ class Exchange(asyncio.Protocol):
         self.idle_since = 0.0
         self.reusable = True
         self._transport: asyncio.Transport | None = None
-        self._waiting: asyncio.Future[Answer] | None = None
+        self._waiting: asyncio.Future[HttpAnswer] | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._received = 0
         self._since = time.monotonic()
@@ -62,7 +62,7 @@ class Exchange(asyncio.Protocol):
         self._body = b""
         self._body_bytes = 0
 
-    async def ask(self, request: bytes) -> Answer:
+    async def ask(self, request: bytes) -> HttpAnswer:
         """Send a request and wait for the answer."""
         if self._transport is None or self._transport.is_closing():
             raise ClosedUnanswered
@@ -151,7 +151,7 @@ class Exchange(asyncio.Protocol):
         self.reusable = self.reusable and reusable
         if self._waiting is not None and not self._waiting.done():
             head = self._body.decode("utf-8", "replace").replace("\0", "\ufffd")
-            self._waiting.set_result(Answer(self._parser.get_status_code(), self._retry_after, head))
+            self._waiting.set_result(HttpAnswer(self._parser.get_status_code(), self._retry_after, head))
 
     def _fail(self, error: Undelivered) -> None:
         if self._waiting is not None and not self._waiting.done():

@@ -9,8 +9,8 @@ import ssl
 import time
 from collections.abc import Mapping, Sequence
 
-from holdfast.webhooks.address import Lookups, Network, Place, Resolver, checked
-from holdfast.webhooks.exchange import IDLE_SECONDS, Answer, ClosedUnanswered, Exchange, Undelivered
+from holdfast.webhooks.address import Network, Place, Resolver, SystemResolver, checked
+from holdfast.webhooks.exchange import IDLE_SECONDS, ClosedUnanswered, Exchange, HttpAnswer, Undelivered
 
 IDLE_MAX = 20
 AGENT = "Holdfast-Webhooks/1"
@@ -26,15 +26,15 @@ class Post:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._allowed = allowed
-        self._lookups = Lookups()
-        self._resolve = resolve or self._lookups
+        self._resolver = SystemResolver()
+        self._resolve = resolve or self._resolver
         self._tls = tls or ssl.create_default_context()
         self._idle: dict[tuple[bool, str, int], list[Exchange]] = {}
         self._sweeping: asyncio.TimerHandle | None = None
 
     async def __call__(
         self, place: Place, headers: Mapping[str, str], body: bytes, deadline_seconds: float
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Send it and answer what came; `Undelivered` or `AddressRefused` if nothing did."""
         request = _written(place, headers, body)
         try:
@@ -47,13 +47,13 @@ class Post:
         """Let the connections go."""
         if self._sweeping is not None:
             self._sweeping.cancel()
-        self._lookups.close()
+        self._resolver.close()
         for kept in self._idle.values():
             for exchange in kept:
                 exchange.abort()
         self._idle.clear()
 
-    async def _exchanged(self, place: Place, request: bytes, deadline_seconds: float) -> Answer:
+    async def _exchanged(self, place: Place, request: bytes, deadline_seconds: float) -> HttpAnswer:
         exchange = self._kept(place)
         if exchange is not None:
             try:
@@ -67,7 +67,7 @@ class Post:
         except ClosedUnanswered as error:
             raise Undelivered("reset", "the receiver closed the connection without an answer") from error
 
-    async def _ask(self, place: Place, exchange: "Exchange", request: bytes) -> Answer:
+    async def _ask(self, place: Place, exchange: "Exchange", request: bytes) -> HttpAnswer:
         try:
             answer = await exchange.ask(request)
         except BaseException:
