@@ -115,10 +115,14 @@ HTTP = {
         "return Fail(said.code or ErrorCode.EXECUTION_FAILED, said.reason)",
         "return Fail(ErrorCode.EXECUTION_FAILED, said.reason)",
     ),
-    "counts-of-the-dead-lost": Fault("Tallies.ended", "        _sum_up(self._past, tally.read())\n", ""),
-    "last-group-uncounted": Fault(
-        "Burials.landed", "return Counter(one.name", 'return Counter("" and one.name'
+    "counts-not-reported": Fault("Executor._tick", "            self._report_counts()\n", ""),
+    "last-counts-lost": Fault("Executor.run", "            self._report_counts()", "            pass"),
+    "last-counts-cut-off": Fault(
+        "executor._run",
+        "        await asyncio.wait_for(wire.leave(), REPORT_SECONDS)\n",
+        "        pass\n",
     ),
+    "moments-added-up": Fault("Counted._add", "name.startswith(LATEST)", "False"),
     "never-ready": Fault("Watched.serve", "well=supervisor.at_work > 0", "well=False"),
     "classes-not-counted": Fault(
         "counted._key", "None if verdict.failure is None else verdict.failure.failure_class", "None"

@@ -41,7 +41,7 @@ OPERATIONS = {
     "item-redriven-twice": Fault("pieces.sql:next_items", "p.state = 'running' and p.next_place = %(place)s\n    for update\n", "p.state = 'running'\n"),
     "two-starts": Fault("start", "where p.id = %(plan)s::uuid and p.state = 'frozen' and p.expires_at > now() and (not p.needs_approval", "where p.id = %(plan)s::uuid and p.expires_at > now() and (not p.needs_approval"),
     "told-and-not-done": Fault("Operator._surely", "            await self._require(conn, task_id, move)\n        raise await self.obstacle(conn, task_id)", "            await self._require(conn, task_id, move)\n            return"),
-    "drivers-in-silence": Fault("executor._run", "    app.listener = told if tally == NO_TALLY else both(told, Counted(Tally(tally)))\n", ""),
+    "drivers-in-silence": Fault("executor._run", "    app.listener = both(told, Counted(counts)) if options.counted else told\n", ""),
     "driver-not-served": Fault("worker.worker", "dict.fromkeys((RESERVED_QUEUE, *named))", "dict.fromkeys(named)"),
     "kinds-named-after-the-schema": Fault("pending", "t.queue = 'holdfast' and (t.mark", "t.kind = 'holdfast.plan' and (t.mark"),
     "guard-not-asked": Fault("Driver._send", "step.next_place, count, asked.vetoes)", "step.next_place, count, {})"),

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from holdfast.runtime.flight import Flight, FlightRecord
 
-# Where the descriptor stands: python -m holdfast.cli.executor APP WORKER WIRE FLIGHT PARENT TALLY
-_FLIGHT = -3
+# Where the descriptor stands: python -m holdfast.cli.executor APP WORKER WIRE FLIGHT PARENT
+_FLIGHT = -2
 
 
 @contextmanager

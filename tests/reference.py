@@ -125,7 +125,7 @@ def event_page() -> str:
     lines.append(
         "\n`log.dropped` says how many lines were lost because nobody read them; a file never loses any."
     )
-    silent = {events.TasksEnqueued, events.TasksSettling, events.StatementDelayed}
+    silent = {events.TasksEnqueued, events.CountsReported, events.StatementDelayed}
     assert set(EVENT_NAMES) == set(events.Event.__args__) - silent
     return "\n".join(lines) + "\n"
 

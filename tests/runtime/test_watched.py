@@ -1,21 +1,24 @@
-"""A worker that is watched: counts that outlive the processes that made them, and pages for those who ask."""
+"""A watched worker: the counts that its processes report, and the pages that show them."""
 
+import asyncio
+import json
+import os
 import socket
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import Callable
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from holdfast.core.events import LateResultsRefused, TasksClaimed, TasksSettled, TasksSettling
+from holdfast.core.events import CountsReported, LateResultsRefused, TasksClaimed, TasksSettled
 from holdfast.core.failure import FailureClass
-from holdfast.core.outcome import Complete
+from holdfast.core.task import NewTask
 from holdfast.observe.counted import Counted, Figure, name_of
-from holdfast.runtime.burials import Burials
-from holdfast.runtime.options import WorkerOptions
-from holdfast.runtime.tally import RECORDS_MAX, Tallies, Tally
 from tests.cluster import free_port
-from tests.tree import Tree, until, until_true
+from tests.many_kinds_app import KINDS
+from tests.tree import ROOT, Tree, until, until_true
 from tests.world import World, broken
 
 
@@ -28,66 +31,40 @@ def samples(page: str) -> dict[tuple[str, ...], float]:
     }
 
 
-@pytest.mark.catches("counts-of-the-dead-lost")
-def test_what_a_dead_process_had_counted_is_kept_and_the_newest_moment_is_not_a_sum() -> None:
-    tallies = Tallies()
-    first, second = tallies.open(), tallies.open()
-    first.add("a", 2)
-    second.add("a", 3)
-    first.set("@at", 7.0)
-    second.set("@at", 5.0)
-    tallies.own.add("b")
-    assert tallies.read() == {"a": 5.0, "@at": 7.0, "b": 1.0}
-    tallies.ended(first)
-    assert tallies.read() == {"a": 5.0, "@at": 7.0, "b": 1.0}
+@pytest.mark.catches("moments-added-up")
+def test_reports_are_added_up_and_of_moments_the_latest_counts() -> None:
+    counts: dict[str, float] = {}
+    hear = Counted(counts)
+    moment = name_of(Figure.SUCCESS_AT)
+    hear(CountsReported({"a": 2.0, moment: 7.0}))
+    hear(CountsReported({"a": 3.0, "b": 1.0, moment: 5.0}))
+    assert counts == {"a": 5.0, "b": 1.0, moment: 7.0}
 
 
-@pytest.mark.catches("last-group-uncounted")
-async def test_what_landed_without_its_process_hearing_of_it_is_counted_by_the_one_above(
+@pytest.mark.catches("last-counts-lost", "last-counts-cut-off")
+async def test_a_thousand_kinds_are_all_counted_though_only_the_last_report_tells_of_them(
     world: World,
 ) -> None:
-    tallies = Tallies()
-    tally = tallies.open()
-    hear = Counted(tally)
-    ids = [await world.enqueue("pay") for _ in range(3)]
-    claims = await world.claim(3)
-    group = [world.verdict(claim, Complete()) for claim in claims]
-    hear(TasksSettling(group))
-    # Two are written, nobody says so, and the process is gone.
-    await world.store.settle(world.conn, group[:2])
-    options = WorkerOptions(url=world.url)
-    pending = tallies.ended(tally)
-    assert {id_ for one in pending for id_ in one.ids} == set(ids)
-    burials = Burials(options, world.store)
-    landed = await burials.landed(pending)
-    await burials.close()
-    assert landed == {name_of(Figure.SETTLED, "pay", "complete", ""): 2}
-
-
-def test_a_group_that_was_heard_of_is_not_pending_any_more() -> None:
-    tally = Tally.create()
-    tally.about_to("a 1 complete x")
-    tally.about_to("")
-    assert tally.pending() == ""
-    tally.about_to("x" * 1_000_000)
-    assert tally.pending() == ""
-    tally.close()
-
-
-def test_names_that_are_too_many_or_too_long_are_left_out() -> None:
-    tally = Tally.create()
-    tally.add("x" * 300)
-    for number in range(RECORDS_MAX + 5):
-        tally.add(f"n{number}")
-    tally.add("n0")
-    found = tally.read()
-    assert (len(found), found["n0"]) == (RECORDS_MAX, 2.0)
-    tally.close()
+    await world.store.enqueue_many(world.conn, [NewTask(kind) for kind in KINDS])
+    worker = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.many_kinds_app",
+        cwd=ROOT,
+        env=os.environ | {"HOLDFAST_DATABASE_URL": world.url},
+        stdout=PIPE,
+    )
+    printed, _ = await worker.communicate()
+    # The executor logs to the same stream.
+    counts = json.loads(printed.splitlines()[-1])
+    for kind in KINDS:
+        assert counts[name_of(Figure.CLAIMED, kind)] == 1.0
+        assert counts[name_of(Figure.SETTLED, kind, "complete", "")] == 1.0
 
 
 @pytest.mark.requirement("O7")
-@pytest.mark.catches("counts-of-the-dead-lost", "never-ready")
-async def test_o7_a_watched_worker_counts_to_the_last_task_though_its_processes_are_killed(
+@pytest.mark.catches("counts-not-reported", "never-ready")
+async def test_o7_a_watched_worker_keeps_its_counts_when_its_processes_are_killed(
     world: World, trees: Callable[..., Tree]
 ) -> None:
     port = free_port()
@@ -97,15 +74,15 @@ async def test_o7_a_watched_worker_counts_to_the_last_task_though_its_processes_
     await world.enqueue("sleep", payload={"seconds": 60})
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
 
-        async def done() -> bool:
-            return await world.rows("task_history") == 300
-
-        await until_true(done, 60, "300 tasks")
+        async def counted() -> bool:
+            found = samples((await client.get("/metrics")).text)
+            return found.get(("holdfast_worker_settled_total", "", "effect", "complete")) == 300
 
         async def ready() -> bool:
             return bool((await client.get("/readyz")).json()["executors"] == 2)
 
         await until_true(ready, 60, "two processes at work")
+        await until_true(counted, 60, "300 tasks")
         assert (await client.get("/readyz")).status_code == 200
         tree.kill_executors()
         await until(lambda: len(tree.lines("executor.started")) == 4, what="two new processes")
@@ -125,19 +102,17 @@ async def test_o7_a_watched_worker_counts_to_the_last_task_though_its_processes_
 
 @pytest.mark.catches("classes-not-counted")
 async def test_outcomes_are_counted_by_class_and_late_ones_too(world: World) -> None:
-    tally = Tally.create()
-    hear = Counted(tally)
+    found: dict[str, float] = {}
+    hear = Counted(found)
     await world.enqueue("pay")
     claim = await world.claim_one()
     lost = [world.verdict(claim, broken(kind=FailureClass.TIMEOUT))]
     for event in (TasksClaimed(world.worker, [claim]), TasksSettled(lost), LateResultsRefused(lost)):
         hear(event)
-    found = tally.read()
     assert found[name_of(Figure.CLAIMED, "pay")] == 1
     assert found[name_of(Figure.SETTLED, "pay", "retry", "timeout")] == 1
     assert found[name_of(Figure.LATE, "pay")] == 1
     assert name_of(Figure.SUCCESS_AT) not in found
-    tally.close()
 
 
 async def test_a_port_that_is_taken_is_said_in_a_line(trees: Callable[..., Tree]) -> None:

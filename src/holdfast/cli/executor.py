@@ -1,4 +1,4 @@
-"""The entry of an executor: `python -m holdfast.cli.executor APP WORKER WIRE FLIGHT PARENT TALLY`.
+"""The entry of an executor: `python -m holdfast.cli.executor APP WORKER WIRE FLIGHT PARENT`.
 
 Started by a supervisor, with the options in its environment. It composes what runs tasks.
 """
@@ -10,24 +10,26 @@ import os
 import socket
 import sys
 import traceback
+from contextlib import suppress
 
 from holdfast.cli.load import load
 from holdfast.core.errors import NotAllowed
 from holdfast.core.events import both
 from holdfast.observe.counted import Counted
 from holdfast.observe.log import LogLines
-from holdfast.runtime.child import NO_TALLY, OPTIONS_VARIABLE
+from holdfast.runtime.child import OPTIONS_VARIABLE
 from holdfast.runtime.executor import Executor
 from holdfast.runtime.flight import FlightRecord
 from holdfast.runtime.lockwatch import over_the_wire
 from holdfast.runtime.options import WorkerOptions
 from holdfast.runtime.process import die_with_parent, hear_no_group_signals
 from holdfast.runtime.solo import SoloServer
-from holdfast.runtime.tally import Tally
 from holdfast.runtime.wire import Wire
 from holdfast.store.tasks import TaskStore
 
 FAILED = 1
+# How long a process that leaves waits for its supervisor to read its last report.
+REPORT_SECONDS = 1.0
 # A group of tasks makes thousands of objects that end with it. Measured: with Python's own 700, collecting
 # them took 9 % of the time of a process that only ran tasks.
 COLLECT_AFTER = 20_000
@@ -35,19 +37,20 @@ COLLECT_AFTER = 20_000
 
 def main() -> None:
     """Run until the supervisor says otherwise; threads that do not end are left behind."""
-    path, worker, wire, flight, parent, tally = sys.argv[1:]
+    path, worker, wire, flight, parent = sys.argv[1:]
     die_with_parent(int(parent))
     hear_no_group_signals()
     options = WorkerOptions.from_json(json.loads(os.environ.pop(OPTIONS_VARIABLE)))
-    asyncio.run(_run(path, worker, Wire(socket.socket(fileno=int(wire))), int(flight), int(tally), options))
+    asyncio.run(_run(path, worker, Wire(socket.socket(fileno=int(wire))), int(flight), options))
 
 
-async def _run(path: str, worker: str, wire: Wire, flight: int, tally: int, options: WorkerOptions) -> None:
+async def _run(path: str, worker: str, wire: Wire, flight: int, options: WorkerOptions) -> None:
     app = load(path)
     await wire.open()
     lines = LogLines()
     told = both(lines, over_the_wire(wire))
-    app.listener = told if tally == NO_TALLY else both(told, Counted(Tally(tally)))
+    counts: dict[str, float] = {}
+    app.listener = both(told, Counted(counts)) if options.counted else told
     solo = SoloServer([sys.executable, "-m", "holdfast.cli.solo", path])
     executor = Executor(
         worker,
@@ -57,6 +60,7 @@ async def _run(path: str, worker: str, wire: Wire, flight: int, tally: int, opti
         wire,
         FlightRecord(flight, options.concurrency),
         solo,
+        counts,
     )
     _collect_seldom()
     try:
@@ -67,6 +71,8 @@ async def _run(path: str, worker: str, wire: Wire, flight: int, tally: int, opti
     except BaseException:  # noqa: BLE001 (it ends here, without waiting for what runs and without cancelling a commit)
         traceback.print_exc()
         status = FAILED
+    with suppress(TimeoutError):
+        await asyncio.wait_for(wire.leave(), REPORT_SECONDS)
     lines.flush()
     # No waiting for threads here: what still runs was given back.
     sys.stdout.flush()

@@ -7,7 +7,6 @@ from holdfast.core.errors import Misused
 from holdfast.observe.counted import Counted, Figure, name_of
 from holdfast.observe.page import Pages, document
 from holdfast.runtime.supervisor import Supervisor
-from holdfast.runtime.tally import Tallies
 
 
 class Watched:
@@ -19,15 +18,15 @@ class Watched:
         except ImportError as error:
             raise Misused(f"--metrics-port needs what holdfast[metrics] installs: {error}") from error
         self._host, self._port = host, port
-        self.tallies = tallies = Tallies()
-        self.counted = Counted(tallies.own)
-        self._text = lambda: (HTTPStatus.OK, CONTENT_TYPE, page_of(families(tallies.read())))
+        self._counts = counts = dict[str, float]()
+        self.counted = Counted(counts)
+        self._text = lambda: (HTTPStatus.OK, CONTENT_TYPE, page_of(families(counts)))
 
     async def serve(self, supervisor: Supervisor) -> None:
         """Answer from now on, whatever the executors do."""
 
         def figures() -> dict[str, object]:
-            succeeded_at = self.tallies.read().get(name_of(Figure.SUCCESS_AT))
+            succeeded_at = self._counts.get(name_of(Figure.SUCCESS_AT))
             since = None if succeeded_at is None else round(time.time() - succeeded_at, 3)
             return {"executors": supervisor.at_work, "secondsSinceSuccess": since}
 

@@ -161,6 +161,7 @@ def worker(  # noqa: PLR0913 (one for each option)
         max_time_seconds=max_time,
         max_tasks=max_tasks,
         unroutable_seconds=unroutable,
+        counted=metrics_port is not None,
         until=Until.ONCE if once else Until.EMPTY if until_empty else Until.STOPPED,
     )
     lines = LogLines()
@@ -185,7 +186,7 @@ async def _supervise(
             raise away(options.url, error) from error
         say_error(f"{away(options.url, error)}; it is waited for")
     command = [sys.executable, "-m", "holdfast.cli.executor", app]
-    supervisor = Supervisor(options, command, store, None if watched is None else watched.tallies)
+    supervisor = Supervisor(options, command, store)
     if watched is not None:
         await watched.serve(supervisor)
     status = await supervisor.run()

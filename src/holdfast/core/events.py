@@ -3,7 +3,7 @@
 Events come in groups as the store writes them, so that a listener pays once per group.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -26,13 +26,6 @@ class TasksClaimed:
 
     worker: str
     claims: Sequence[Claim]
-
-
-@dataclass(frozen=True, slots=True)
-class TasksSettling:
-    """Verdicts are about to be written; whether they were is told next, unless this process dies."""
-
-    settling: Sequence[tuple[Claim, Verdict]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +245,13 @@ class ExecutorEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class CountsReported:
+    """A process of a supervisor reports what it has counted since its last report, by name."""
+
+    counts: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class HandlersOverdue:
     """Handlers ran past their deadline and did not stop when told: their process is killed."""
 
@@ -286,7 +286,6 @@ class FailedAfterFinish:
 Event: TypeAlias = (
     TasksEnqueued
     | TasksClaimed
-    | TasksSettling
     | TasksSettled
     | LateResultsRefused
     | TasksMissing
@@ -314,6 +313,7 @@ Event: TypeAlias = (
     | StatementFailed
     | ExecutorStarted
     | ExecutorEnded
+    | CountsReported
     | HandlersOverdue
     | LeaseAtRisk
     | WorkerLeaving

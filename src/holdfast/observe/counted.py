@@ -1,4 +1,4 @@
-"""Events as counts: a listener that adds up what its process does, in memory that outlives it.
+"""Events as counts: a listener that adds up what its process does and what executors report to it.
 
 What ended alike, of one claim, is counted together.
 """
@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
+from itertools import groupby
 from typing import TypeAlias
 
 from holdfast.core.decide import Verdict
 from holdfast.core.events import (
+    CountsReported,
     DatabaseLost,
     Event,
     ExecutorEnded,
@@ -23,19 +25,19 @@ from holdfast.core.events import (
     TasksClaimed,
     TasksParked,
     TasksSettled,
-    TasksSettling,
     WorkersLost,
 )
 from holdfast.core.failure import FailureClass
 from holdfast.core.state import Move
 from holdfast.core.task import Claim
-from holdfast.runtime.tally import LATEST, Pending, Tally
 
 # Seconds; the last bucket has no end.
 EDGES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0)
 _EDGES = tuple(timedelta(seconds=edge) for edge in EDGES)
 # Between the parts of a name: no kind has it.
 SEPARATOR = "\x1f"
+# The first character of names whose values are times: they are not added up, the latest one is kept.
+LATEST = "@"
 
 
 class Figure(StrEnum):
@@ -63,28 +65,31 @@ def name_of(figure: Figure, *labels: object) -> str:
 
 
 class Counted:
-    """A listener that counts into a tally."""
+    """A listener that counts into a mapping, by name."""
 
-    def __init__(self, tally: Tally) -> None:
-        self._tally = tally
-        # The group whose answer is awaited.
-        self._awaited: Alike = {}
+    def __init__(self, counts: dict[str, float]) -> None:
+        self._counts = counts
 
     def __call__(self, event: Event, /) -> None:
         """Add it up."""
         match event:
             case TasksClaimed(_, claims):
                 self._claimed(claims)
-            case TasksSettling(settling):
-                self._settling(settling)
             case TasksSettled(settled):
                 self._settled(settled)
             case LateResultsRefused(refused):
                 for kind, count in Counter(claim.kind for claim, _ in refused).items():
-                    self._tally.add(name_of(Figure.LATE, kind), count)
+                    self._add(name_of(Figure.LATE, kind), count)
+            case CountsReported(counts):
+                for name, value in counts.items():
+                    self._add(name, value)
             case _:
                 for figure, amount in _rare(event).items():
-                    self._tally.add(name_of(figure), amount)
+                    self._add(name_of(figure), amount)
+
+    def _add(self, name: str, value: float) -> None:
+        before = self._counts.get(name, 0.0)
+        self._counts[name] = max(before, value) if name.startswith(LATEST) else before + value
 
     def _claimed(self, claims: Sequence[Claim]) -> None:
         by_kind: dict[str, list[timedelta]] = defaultdict(list)
@@ -92,48 +97,32 @@ class Counted:
         for claim in claims:
             by_kind[claim.kind].append(at - claim.run_at)
         for kind, waits in by_kind.items():
-            self._tally.add(name_of(Figure.CLAIMED, kind), len(waits))
+            self._add(name_of(Figure.CLAIMED, kind), len(waits))
             total = sum(waits, timedelta()).total_seconds()
-            self._tally.add(name_of(Figure.LATENCY, kind, "sum"), max(0.0, total))
+            self._add(name_of(Figure.LATENCY, kind, "sum"), max(0.0, total))
             # In their order, so that where a bucket ends is looked for and not each task.
             waits.sort()
             counted = 0
             while counted < len(waits):
                 bucket = bisect_left(_EDGES, waits[counted])
                 end = bisect_right(waits, _EDGES[bucket]) if bucket < len(_EDGES) else len(waits)
-                self._tally.add(name_of(Figure.LATENCY, kind, bucket), end - counted)
+                self._add(name_of(Figure.LATENCY, kind, bucket), end - counted)
                 counted = end
 
-    def _settling(self, settling: Sequence[tuple[Claim, Verdict]]) -> None:
-        """If this process dies before it hears more, the one above asks which of these were written."""
-        self._awaited = _alike(settling)
-        self._tally.about_to(
-            "\n".join(
-                Pending(fence, move, _name_of_end(kind, move, failure), ids).write()
-                for (fence, kind, move, failure, _), ids in self._awaited.items()
-            )
-        )
-
     def _settled(self, settled: Sequence[tuple[Claim, Verdict]]) -> None:
-        alike = self._heard(settled)
+        alike: Counter[Ending] = Counter()
+        # Neighbours mostly are alike.
+        for ending, group in groupby(settled, _key):
+            alike[ending] += len(list(group))
         now = time.time()
-        for (_, kind, move, failure, claimed_at), ids in alike.items():
-            self._tally.add(_name_of_end(kind, move, failure), len(ids))
+        for (kind, move, failure, claimed_at), count in alike.items():
+            self._add(name_of(Figure.SETTLED, kind, move, failure or ""), count)
             if move is not Move.RELEASE:
                 length = max(0.0, now - claimed_at.timestamp())
-                self._tally.add(name_of(Figure.RAN, kind, bisect_left(EDGES, length)), len(ids))
-                self._tally.add(name_of(Figure.RAN, kind, "sum"), length * len(ids))
+                self._add(name_of(Figure.RAN, kind, bisect_left(EDGES, length)), count)
+                self._add(name_of(Figure.RAN, kind, "sum"), length * count)
             if move is Move.COMPLETE:
-                self._tally.set(name_of(Figure.SUCCESS_AT), now)
-
-    def _heard(self, settled: Sequence[tuple[Claim, Verdict]]) -> "Alike":
-        """What was settled, by how it ended; if that was awaited, it is not any more."""
-        key, id_ = _key(*settled[0]), settled[0][0].id
-        if id_ not in self._awaited.get(key, ()):
-            return _alike(settled)
-        awaited, self._awaited = self._awaited, {}
-        self._tally.about_to("")
-        return awaited if sum(map(len, awaited.values())) == len(settled) else _alike(settled)
+                self._add(name_of(Figure.SUCCESS_AT), now)
 
 
 def _as_counted_in(moment: datetime, at: datetime) -> datetime:
@@ -145,36 +134,14 @@ def _as_counted_in(moment: datetime, at: datetime) -> datetime:
     return there if there.utcoffset() == moment.utcoffset() else at
 
 
-# Tasks of one claim that ended alike: their ids, by fence, kind, move, failure and the moment of the claim.
-Ending: TypeAlias = tuple[int, str, Move, FailureClass | None, datetime]
-Alike: TypeAlias = dict[Ending, list[str]]
+# How a task ended: its kind, move and failure, and the moment of its claim.
+Ending: TypeAlias = tuple[str, Move, FailureClass | None, datetime]
 
 
-def _key(claim: Claim, verdict: Verdict) -> Ending:
+def _key(settlement: tuple[Claim, Verdict]) -> Ending:
+    claim, verdict = settlement
     failed = None if verdict.failure is None else verdict.failure.failure_class
-    return claim.fence, claim.kind, verdict.move, failed, claim.claimed_at
-
-
-def _alike(settled: Sequence[tuple[Claim, Verdict]]) -> Alike:
-    found: Alike = {}
-    fence = kind = move = failure = None
-    ids: list[str] = []
-    for claim, verdict in settled:
-        # Neighbours mostly are alike, and a key takes five times as long as this.
-        if (
-            claim.fence != fence
-            or verdict.move is not move
-            or verdict.failure is not failure
-            or claim.kind != kind
-        ):
-            fence, kind, move, failure = claim.fence, claim.kind, verdict.move, verdict.failure
-            ids = found.setdefault(_key(claim, verdict), [])
-        ids.append(claim.id)
-    return found
-
-
-def _name_of_end(kind: str, move: Move, failure: FailureClass | None) -> str:
-    return name_of(Figure.SETTLED, kind, move, failure or "")
+    return claim.kind, verdict.move, failed, claim.claimed_at
 
 
 def _rare(event: Event) -> dict[Figure, int]:

@@ -11,6 +11,7 @@ from json.encoder import encode_basestring_ascii as quoted
 from holdfast.core.decide import Verdict
 from holdfast.core.events import (
     ClockStepped,
+    CountsReported,
     DatabaseFound,
     DatabaseLocked,
     DatabaseLost,
@@ -41,7 +42,6 @@ from holdfast.core.events import (
     TasksMoved,
     TasksParked,
     TasksSettled,
-    TasksSettling,
     TasksWoken,
     WorkerLeaving,
     WorkersLost,
@@ -134,9 +134,9 @@ def lines(head: str, event: Event) -> Iterable[str]:
         case TasksMoved(Move.UNROUTE, ids, by, reason):
             rest = f', "by": {quoted(by)}, "reason": {quoted(reason)}, "failure_class": "unroutable"}}\n'
             return [f'{head}"task.failed", "task": "{id_}"{rest}' for id_ in ids]
-        case TasksEnqueued() | TasksSettling() | StatementDelayed():
-            # Told inside a transaction that may still roll back, or before it: no transition yet. And what
-            # takes long is told when it is known why.
+        case TasksEnqueued() | CountsReported() | StatementDelayed():
+            # An enqueue is told inside a transaction that may still roll back. Counts have no line, and a
+            # delayed statement has one when it is known why it is delayed.
             return []
         case _:
             return [head + _rest(event) + "}\n"]
@@ -234,9 +234,9 @@ def _named(event: Event) -> tuple[str, dict[str, object]]:  # noqa: C901 (a tabl
             | AuditPruned()
         ):
             return _operated(event)
-        case TasksEnqueued() | TasksClaimed() | TasksSettling() | TasksSettled() | LateResultsRefused():
+        case TasksEnqueued() | TasksClaimed() | TasksSettled() | LateResultsRefused():
             raise AssertionError("it has lines of its own")
-        case StatementDelayed():
+        case CountsReported() | StatementDelayed():
             raise AssertionError("it has no line")
 
 

@@ -1,8 +1,6 @@
 """What becomes of a dead executor's tasks: given back at once, by what its flight record tells."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Mapping, Sequence
 
 import psycopg
 
@@ -11,7 +9,6 @@ from holdfast.core.events import StatementFailed
 from holdfast.runtime.child import Child, Fates
 from holdfast.runtime.link import Link, LinkLost, ReconnectDelay
 from holdfast.runtime.options import WorkerOptions
-from holdfast.runtime.tally import Pending
 from holdfast.store.tasks import TaskStore
 
 LAST_CLAIM_SECONDS = 0.5
@@ -38,11 +35,8 @@ class Burials:
         self.policies[kind] = policy
         self._timeouts[kind] = timeout_seconds or self._options.timeout_seconds
 
-    async def bury(self, child: Child, pending: Sequence[Pending] = ()) -> Mapping[str, int]:
-        """Give back what it held, however long the database takes to be there.
-
-        Answers how many of its last verdicts had landed, by what they are counted as: no more can now.
-        """
+    async def bury(self, child: Child) -> None:
+        """Give back what it held, however long the database takes to be there."""
         fates = child.fates(self._timeouts)
         child.bury()
         delay = ReconnectDelay()
@@ -52,7 +46,6 @@ class Burials:
                     # A claim of its last moment may have landed meanwhile.
                     await asyncio.sleep(LAST_CLAIM_SECONDS)
                     await self._take_back(child.worker, fates)
-                landed = await self.landed(pending)
             except LinkLost:
                 await asyncio.sleep(delay.next())
             except psycopg.Error as error:
@@ -60,20 +53,12 @@ class Burials:
                 await asyncio.sleep(delay.next() * 10)
             else:
                 await self.close()
-                return landed
+                return
 
     async def _take_back(self, worker: str, fates: Fates) -> bool:
         """Whether nothing of it is left, so that it could be crossed off."""
         await self._link.use(lambda conn: self._store.take_back(conn, worker, fates.of, self._policy))
         return await self._link.use(lambda conn: self._store.retire(conn, worker))
-
-    async def landed(self, pending: Sequence[Pending]) -> Mapping[str, int]:
-        """How many of these verdicts were written, by what they are counted as."""
-        if not pending:
-            return {}
-        told = [(id_, one.fence, one.move) for one in pending for id_ in one.ids]
-        found = await self._link.use(lambda conn: self._store.landed(conn, told))
-        return Counter(one.name for one in pending for id_ in one.ids if (id_, one.fence) in found)
 
     async def close(self) -> None:
         """Let its connection go."""

@@ -20,12 +20,9 @@ from holdfast.runtime.flight import Flight, FlightRecord, RunMode
 from holdfast.runtime.options import WorkerOptions
 from holdfast.runtime.outcomes import timed_out, timed_out_in_bulk
 from holdfast.runtime.process import describe_exit, group_signals_blocked
-from holdfast.runtime.tally import Tally
 from holdfast.runtime.wire import Order, Wire
 
 OPTIONS_VARIABLE = "HOLDFAST_EXECUTOR_OPTIONS"
-# In place of a descriptor, where nobody wants to know what an executor counts.
-NO_TALLY = -1
 
 
 class Leaving(StrEnum):
@@ -48,8 +45,6 @@ class Child:
     wire: Wire
     flight: FlightRecord
     began_at: float
-    # What it counts, where somebody wants to know.
-    tally: Tally | None = None
     ready: bool = False
     leaving: Leaving | None = None
     leave_by: float = float("inf")
@@ -64,22 +59,17 @@ class Child:
     late: set[tuple[str, int]] = field(default_factory=set)
 
     @classmethod
-    def start(cls, command: Sequence[str], options: WorkerOptions, tally: Tally | None = None) -> "Child":
-        """Start an executor by exec, with its ends of the wire, of the flight record and of its counts."""
+    def start(cls, command: Sequence[str], options: WorkerOptions) -> "Child":
+        """Start an executor by exec, with its ends of the wire and of the flight record."""
         worker = str(uuid7())
         ours, theirs = socket.socketpair()
         flight = FlightRecord.create(options.concurrency)
-        counts = NO_TALLY if tally is None else tally.descriptor
-        arguments = [worker, str(theirs.fileno()), str(flight.descriptor), str(os.getpid()), str(counts)]
+        arguments = [worker, str(theirs.fileno()), str(flight.descriptor), str(os.getpid())]
         try:
             with group_signals_blocked():
                 process = subprocess.Popen(  # noqa: S603 (ourselves)
                     [*command, *arguments],
-                    pass_fds=[
-                        theirs.fileno(),
-                        flight.descriptor,
-                        *([] if tally is None else [tally.descriptor]),
-                    ],
+                    pass_fds=[theirs.fileno(), flight.descriptor],
                     stdin=subprocess.DEVNULL,
                     env=os.environ | {OPTIONS_VARIABLE: json.dumps(options.as_json())},
                 )
@@ -89,7 +79,7 @@ class Child:
             raise
         finally:
             theirs.close()
-        return cls(worker, process, os.pidfd_open(process.pid), Wire(ours), flight, time.monotonic(), tally)
+        return cls(worker, process, os.pidfd_open(process.pid), Wire(ours), flight, time.monotonic())
 
     def order(self, order: Order) -> None:
         """Say what to do."""

@@ -53,6 +53,7 @@ class Executor:
         wire: Wire,
         flight: FlightRecord,
         solo: SoloServer,
+        counts: dict[str, float],
     ) -> None:
         self._worker = worker
         self._options = options
@@ -60,6 +61,8 @@ class Executor:
         self._store = store
         self._listen: Listener = store.listen
         self._wire = wire
+        # A listener adds to these counts; they are cleared when they are reported.
+        self._counts = counts
         seconds = options.statement_seconds
         self._claims_link, self._settles_link = (
             Link(options.url, f"holdfast {options.name} {what}", self._listen, deadline_seconds=seconds)
@@ -96,7 +99,10 @@ class Executor:
         loops = (self._hear(), self._claim_on(), self._settling.run(), self._tick())
         for work in loops:
             self._errands.send(work)
-        return await self._leave
+        try:
+            return await self._leave
+        finally:
+            self._report_counts()
 
     # -- orders
 
@@ -280,11 +286,12 @@ class Executor:
     # -- time
 
     async def _tick(self) -> None:
-        """Deadlines, cancel requests, a buffer that waits too long, and the end of this life."""
+        """Deadlines, cancel requests, a buffer that waits too long, counts, and the end of this life."""
         while True:
             await asyncio.sleep(TICK_SECONDS)
             now = time.monotonic()
             self._runs.expire()
+            self._report_counts()
             if stale := self._hand.take_stale():
                 self._pace.forget()
                 self._give_back(stale)
@@ -298,3 +305,8 @@ class Executor:
             if self._closing or not self._runs.free:
                 # Nobody claims now, and what is held in vain would keep others waiting.
                 self._errands.send(self._intake.free_slots())
+
+    def _report_counts(self) -> None:
+        if self._counts:
+            self._wire.say(Report.COUNTS, counts=self._counts)
+            self._counts.clear()

@@ -37,6 +37,8 @@ class WorkerOptions:
     until: Until = Until.STOPPED
     statement_seconds: float = 10.0
     unroutable_seconds: float = 600.0
+    # Whether executors count what they do and report it to their supervisor.
+    counted: bool = False
 
     @property
     def renew_seconds(self) -> float:

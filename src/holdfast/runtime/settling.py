@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import psycopg
 
-from holdfast.core.events import Listener, StatementFailed, TasksSettling
+from holdfast.core.events import Listener, StatementFailed
 from holdfast.runtime.flight import UNSETTLED_MAX
 from holdfast.runtime.link import Link, LinkLost, ReconnectDelay
 from holdfast.store.settle import Settled, Settlement
@@ -74,7 +74,6 @@ class Settling:
             if not self._waiting:
                 self._there.clear()
             self._writing = group
-            self._listen(TasksSettling(group))
             settled = await self._write(group)
             self._writing = ()
             self.accepted += len(settled.accepted)

@@ -16,6 +16,7 @@ import psycopg
 from holdfast.core.backoff import Backoff
 from holdfast.core.decide import Policy
 from holdfast.core.events import (
+    CountsReported,
     ExecutorEnded,
     ExecutorStarted,
     HandlersOverdue,
@@ -32,7 +33,6 @@ from holdfast.runtime.link import LinkLost
 from holdfast.runtime.maintenance import Maintenance
 from holdfast.runtime.options import Until, WorkerOptions
 from holdfast.runtime.renewals import Renewals
-from holdfast.runtime.tally import Pending, Tallies, Tally
 from holdfast.runtime.wire import Order, Report
 from holdfast.store.tasks import TaskStore
 
@@ -51,17 +51,10 @@ HURRIED = {Leaving.ABORTED: Order.ABORT, Leaving.LEASE_LOST: Order.STOP}
 class Supervisor:
     """One worker: a tree of this process and its executors."""
 
-    def __init__(
-        self,
-        options: WorkerOptions,
-        command: Sequence[str],
-        store: TaskStore,
-        tallies: Tallies | None = None,
-    ) -> None:
+    def __init__(self, options: WorkerOptions, command: Sequence[str], store: TaskStore) -> None:
         self._options = options
         self._command = command
         self._store = store
-        self._tallies = tallies
         self._listen = store.listen
         self._burials = Burials(options, store)
         self._maintenance = Maintenance(options, store, self._burials.policies, store.listen)
@@ -105,12 +98,7 @@ class Supervisor:
     # -- executors
 
     async def _start(self) -> Child:
-        tally = None if self._tallies is None else self._tallies.open()
-        try:
-            child = Child.start(self._command, self._options, tally)
-        except OSError:
-            self._count_no_more(tally)
-            raise
+        child = Child.start(self._command, self._options)
         self._children.add(child)
         loop = asyncio.get_running_loop()
         loop.add_reader(child.pidfd, self._ended, child)
@@ -128,6 +116,9 @@ class Supervisor:
                     self._errands.send(self._recycle(child))
                 case Report.DELAYED:
                     self._listen(StatementDelayed(str(message.values["application"])))
+                case Report.COUNTS:
+                    counts: dict[str, float] = message.values["counts"]  # type: ignore[assignment]
+                    self._listen(CountsReported(counts))
                 case _:
                     raise AssertionError(f"{message.word} is not a report")
 
@@ -170,11 +161,11 @@ class Supervisor:
         asyncio.get_running_loop().remove_reader(child.pidfd)
         status = child.process.wait()
         self._children.discard(child)
-        pending = self._count_no_more(child.tally)
         self._listen(
             ExecutorEnded(child.worker, child.process.pid, status, child.leaving and str(child.leaving))
         )
-        self._errands.send(self._bury(child, pending))
+        # The wire is closed in the next turn of the loop, after this turn has read the last report from it.
+        self._errands.send(self._burials.bury(child))
         if self._over.is_set():
             return
         if not child.ready and not self._was_ready and child.leaving is None and status >= 0:
@@ -185,16 +176,6 @@ class Supervisor:
                 self._send_away(other, Leaving.DRAINING)
         if not self._replaced(child, status) and not self._children:
             self._over.set()
-
-    def _count_no_more(self, tally: Tally | None) -> Sequence[Pending]:
-        return () if self._tallies is None or tally is None else self._tallies.ended(tally)
-
-    async def _bury(self, child: Child, pending: Sequence[Pending]) -> None:
-        """Give back what it held, and count what it had ended without hearing of it."""
-        landed = await self._burials.bury(child, pending)
-        if self._tallies is not None:
-            for name, count in landed.items():
-                self._tallies.own.add(name, count)
 
     @property
     def at_work(self) -> int:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
@@ -25,6 +26,7 @@ class Report(StrEnum):
     READY = "ready"  # registered, and about to claim
     RECYCLE = "recycle"  # it has done its share, or lived its time
     DELAYED = "delayed"  # a statement takes long
+    COUNTS = "counts"  # what it has counted since its last report
 
 
 Word: TypeAlias = Order | Report
@@ -67,6 +69,13 @@ class Wire:
                 return
             values = json.loads(line)
             yield Message(_word(values.pop("word")), values)
+
+    async def leave(self) -> None:
+        """Hang up once everything that was said has been sent."""
+        self.close()
+        if self._writer is not None:
+            with suppress(ConnectionError):
+                await self._writer.wait_closed()
 
     def close(self) -> None:
         """Hang up."""

@@ -151,10 +151,6 @@ class TaskStore:
         """Settle after an answer was lost: what was written the first time counts as accepted."""
         return await self._settler.settle_again(conn, settlements)
 
-    async def landed(self, conn: Conn, told: Sequence[tuple[str, int, str]]) -> set[tuple[object, ...]]:
-        """Which of these (task, fence, move) were written, by task and fence."""
-        return await self._settler.landed(conn, told)
-
     async def refuse(self, conn: Conn, late: Sequence[Settlement]) -> None:
         """Record and tell that these came from somebody who does not hold the task any more."""
         await self._settler.refuse(conn, late)
