@@ -235,7 +235,7 @@ FAULTS = (
         ),
         "floor-passes-a-paused-queue": Fault("Floor.learn", "if lane[0] not in unread:", "if True:"),
         "child-not-released": Fault(
-            "Supervisor._ended", "        self._errands.send(self._bury(child, pending))\n", ""
+            "Supervisor._ended", "        self._errands.send(self._burials.bury(child))\n", ""
         ),
         "renewal-stops": Fault("Renewals._renew", "        if not children:\n", "        if True:\n"),
         "lease-outlived": Fault(

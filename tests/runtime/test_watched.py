@@ -82,7 +82,7 @@ async def test_o7_a_watched_worker_keeps_its_counts_when_its_processes_are_kille
             return bool((await client.get("/readyz")).json()["executors"] == 2)
 
         await until_true(ready, 60, "two processes at work")
-        await until_true(counted, 60, "300 tasks")
+        await until_true(counted, 30, "300 tasks")
         assert (await client.get("/readyz")).status_code == 200
         tree.kill_executors()
         await until(lambda: len(tree.lines("executor.started")) == 4, what="two new processes")
