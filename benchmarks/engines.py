@@ -218,7 +218,6 @@ class Ours:
                 "at_once": limit,
                 "known": [f"kind.{i}" for i in range(KINDS)],
                 "epoch": 0,
-                "lowest": 0,
                 "turns": False,
                 "timeout": 600.0,
                 "worker": self._worker,

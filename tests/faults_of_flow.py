@@ -58,16 +58,6 @@ FLOW = {
         "where %(by)s <> 'code' or b.set_by is null or b.set_by in ('code', 'default');",
         "where %(by)s <> '';",
     ),
-    "slots-floor-passes-an-open-lease": Fault(
-        "slots_floor",
-        "select least(\n    pg_snapshot_xmin(pg_current_snapshot())::text::bigint,",
-        "select least(\n    pg_snapshot_xmax(pg_current_snapshot())::text::bigint,",
-    ),
-    "slots-floor-passes-a-held-slot": Fault(
-        "slots_floor",
-        "    (select s.number from holdfast.slots s where s.number >= %(lowest)s::bigint",
-        "    (select s.number from holdfast.slots s where false and s.number >= %(lowest)s::bigint",
-    ),
     "at-once-beyond-the-limit": Fault(
         "install_lease_at_once",
         "else b.capacity end - coalesce(u.slots, 0)) as slots",
@@ -121,7 +111,7 @@ FLOW = {
     "prefetch-beyond-slots": Fault("Slots._move_up", "self._used[name] += 1", "pass"),
     "old-connection-frees-again": Fault(
         "install_free_slots",
-        "where s.bucket = f.name and s.number >= lowest and s.worker = holder and s.epoch = of_epoch",
+        "where s.bucket = f.name and s.worker = holder and s.epoch = of_epoch",
         "where s.bucket = f.name and s.worker = holder",
     ),
     "turn-never-offered-again": Fault(
@@ -146,12 +136,7 @@ FLOW = {
         "r order by r.id desc limit 1) is not null",
         "r order by r.id desc limit 1) is null and false",
     ),
-    "look-blind-to-slots": Fault(
-        "pending",
-        "order by s.number desc limit 1) is not null",
-        "order by s.number desc limit 1) is null and false",
-    ),
-    "look-blind-to-doors": Fault("pending", "s where s.number = 9223372036854775807)", "s where false)"),
+    "look-blind-to-slots": Fault("pending", "holdfast.slots s)", "holdfast.slots s where false)"),
     "look-blind-to-gates": Fault("pending", "b where b.kind is not null)", "b where false)"),
     "look-blind-to-what-waits": Fault(
         "pending",

@@ -111,7 +111,6 @@ class World:
         self.operator = Operator(settings, self.events.append, by="ada")
         self.policy = Policy(max_attempts=3, jitter=random.Random(7))
         self.worker = str(uuid4())
-        self.lowest = 0
         self._registered: set[str] = set()
         self._stack = AsyncExitStack()
 
@@ -170,14 +169,13 @@ class World:
         await self.register(worker)
         cursor = await conn.execute("select distinct kind from holdfast.tasks")
         there = [kind for (kind,) in await cursor.fetchall()]
-        self.lowest = await self.store.leasing.slots_floor(conn, self.lowest)
-        at_once = AtOnce(limit, kinds or there, lowest=self.lowest)
+        at_once = AtOnce(limit, kinds or there)
         claimed = await self.store.claim(conn, Floor(queues), worker, limit, at_once=at_once)
         claims = list(claimed.claims)
         if len(claims) < limit:
             turns = Turns(queues, kinds or there)
             claims += await self.store.leasing.claim_waiting(
-                conn, turns, worker, limit - len(claims), kinds=kinds, lowest=self.lowest
+                conn, turns, worker, limit - len(claims), kinds=kinds
             )
         return claims
 
@@ -199,7 +197,7 @@ class World:
         for claim, _ in settled.accepted:
             if claim.limits:
                 await self.store.leasing.free_slots(
-                    conn or self.conn, claim.worker, 0, dict.fromkeys(claim.limits, 1), self.lowest
+                    conn or self.conn, claim.worker, 0, dict.fromkeys(claim.limits, 1)
                 )
         return settled
 

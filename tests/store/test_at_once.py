@@ -10,9 +10,7 @@ from holdfast.store.floor import Floor
 from holdfast.store.leasing import AtOnce
 from holdfast.store.limits import Limits
 from holdfast.store.pool import Conn
-from holdfast.store.slots import FLOOR_LEASES, SlotsFloor
 from holdfast.store.tasks import Claimed
-from tests.tree import until_true
 from tests.world import World
 
 KEY = "render/episode=7"
@@ -117,70 +115,3 @@ async def test_a_kind_behind_a_door_never_starts_at_once(world: World, limits: L
     await keep(world, 3)
     assert (await look(world)).parked == 3
     assert len(await world.claim()) == 1
-
-
-@pytest.mark.catches("slots-floor-passes-an-open-lease")
-async def test_the_floor_of_slots_passes_no_lease_that_may_still_commit(world: World, limits: Limits) -> None:
-    await limits.set(world.conn, Scope.KEY, KEY, Limit(running=1))
-    await keep(world, 1)
-    other = await world.open()
-    async with other.transaction():
-        assert len((await look(world, other)).claims) == 1
-        # Others go on meanwhile, and their numbers grow.
-        await keep(world, 3, "mail/to=3")
-        world.lowest = await world.store.leasing.slots_floor(world.conn, 0)
-    await keep(world, 1)
-    started = {claim.bucket for claim in await world.claim()}
-    assert started == {"mail/to=3"}, "the slot that was leased in the open transaction counts"
-
-
-@pytest.mark.catches("slots-floor-passes-a-held-slot")
-async def test_the_floor_of_slots_stays_below_what_is_held_and_passes_what_came_back(
-    world: World, limits: Limits
-) -> None:
-    await limits.set(world.conn, Scope.KEY, "render/episode=*", Limit(running=1))
-    await limits.set(world.conn, Scope.KIND, "mail.send", Limit(running=5))
-    await keep(world, 1)
-    (held,) = await world.claim()
-    await world.enqueue("mail.send")
-    assert len(await world.claim()) == 1, "the slot of a kind is held for long, and holds no floor"
-    floor = world.store.leasing.slots_floor
-    ((number,),) = await world.rows_of("slots where bucket like 'render%'", "number")
-    assert isinstance(number, int)
-
-    # Transactions of other databases that were open before hold it down too, until they end.
-    async def reached() -> bool:
-        found = await floor(world.conn, 0)
-        assert found <= number
-        return found == number
-
-    async def passed() -> bool:
-        return await floor(world.conn, number) > number
-
-    await until_true(reached, 20, "the floor to come up to what is held")
-    await keep(world, 1)
-    assert await world.claim() == []
-    await world.complete(held)
-    await until_true(passed, 20, "the floor to pass what came back")
-    assert len(await world.claim()) == 1
-    await world.check()
-
-
-def test_the_floor_of_slots_is_looked_for_after_many_leases_and_less_often_the_more_it_costs() -> None:
-    now = 0.0
-    floor = SlotsFloor(lambda: now)
-    due = []
-    for leases in (FLOOR_LEASES - 1, 1):
-        floor.leased(leases)
-        due.append(floor.due)
-    now = 0.1
-    floor.found(700, began=0.0)
-    floor.leased(FLOOR_LEASES)
-    now = 5.0
-    due.append(floor.due)
-    now = 5.2
-    due.append(floor.due)
-    assert due == [False, True, False, True]
-    assert floor.number == 700
-    floor.found(40, began=now)
-    assert floor.number == 0, "numbers that run backwards are another server's"

@@ -129,9 +129,7 @@ class Intake:
             self._reconcile_at.pop(0)
             began = time.monotonic()
             await self._store.reconcile(conn, self._worker, self._held())
-            await self._store.leasing.set_slots(
-                conn, self._worker, self._generation, self.slots.held(), self._claimer.lowest.number
-            )
+            await self._store.leasing.set_slots(conn, self._worker, self._generation, self.slots.held())
             now = time.monotonic()
             self._looked_enough_until = now + (now - began) / RECONCILE_SHARE
         return await self._claimer.claim(conn, want, free=free())

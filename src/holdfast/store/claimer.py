@@ -7,7 +7,7 @@ from holdfast.core.task import TIMEOUT_SECONDS, Claim
 from holdfast.store.floor import BEGINNING, END, Floor, Range, Sweep
 from holdfast.store.leasing import AtOnce
 from holdfast.store.pool import Conn
-from holdfast.store.slots import Slots, SlotsFloor
+from holdfast.store.slots import Slots
 from holdfast.store.tasks import Claimed, TaskStore
 from holdfast.store.turns import Turns
 
@@ -43,7 +43,6 @@ class Claimer:
         self.slots = Slots() if slots is None else slots
         self._epoch = epoch
         self._turns = Turns(queues, kinds, clock)
-        self.lowest = SlotsFloor(clock)
         self._store = store
         self._queues = list(queues)
         self._worker = worker
@@ -73,9 +72,6 @@ class Claimer:
 
     async def _look(self, conn: Conn, limit: int, free: int | None) -> list[Claim]:
         claims: list[Claim] = []
-        if self.lowest.due:
-            began = self._clock()
-            self.lowest.found(await self._store.leasing.slots_floor(conn, self.lowest.number), began)
         hungry = self.slots.hungry()
         whole = self._idle and self._clock() >= self._whole_from
         # The overlooked and those behind buckets come first, but never take all: whatever is urgent in
@@ -90,7 +86,7 @@ class Claimer:
             # Where it took all, ready was not looked at: next time it is.
             self._ready_gave |= len(claims) >= limit
         elif freed := self.slots.take_surplus():
-            await self._store.leasing.free_slots(conn, self._worker, self._epoch, freed, self.lowest.number)
+            await self._store.leasing.free_slots(conn, self._worker, self._epoch, freed)
         # Where only slots want something, ready need not be asked again and again.
         if len(claims) < limit and not ((hungry or freed) and self._clock() < self._ready_due_at):
             rest = self._everything if whole else self._ready
@@ -102,7 +98,7 @@ class Claimer:
         return claims
 
     def _at_once(self, room: int, *, turns: bool = False) -> AtOnce:
-        return AtOnce(room, self._kinds, self._epoch, self.lowest.number, turns)
+        return AtOnce(room, self._kinds, self._epoch, turns)
 
     async def _ready(self, conn: Conn, limit: int) -> Claimed:
         at_once = self._at_once(limit)
@@ -112,7 +108,7 @@ class Claimer:
 
     async def _step_over(self, conn: Conn, claimed: Claimed, ranges: Sequence[Range], limit: int) -> None:
         """Where a claim met nothing but tasks behind buckets, move many more of them aside at once."""
-        self.lowest.leased(self.slots.leased_at_once(claimed.claims))
+        self.slots.leased_at_once(claimed.claims)
         self._ready_gave = bool(claimed.claims)
         self.moving = claimed.parked > 0
         if claimed.parked:
@@ -150,9 +146,7 @@ class Claimer:
             kinds=self._kinds,
             slots=self.slots,
             epoch=self._epoch,
-            lowest=self.lowest.number,
         )
-        self.lowest.leased(len(claims))
         if not claims:
             self._waiting_due_at = self._clock() + WAITING_SECONDS
         return claims

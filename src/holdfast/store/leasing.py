@@ -28,7 +28,6 @@ class AtOnce:
     tasks: int = 0
     kinds: Sequence[str] = ()
     epoch: int = 0
-    lowest: int = 0
     turns: bool = False
 
 
@@ -53,7 +52,6 @@ class Leasing:
         kinds: Sequence[str] | None = None,
         slots: Slots | None = None,
         epoch: int = 0,
-        lowest: int = 0,
     ) -> list[Claim]:
         """Take up to so many tasks, of these kinds, from behind buckets that have room, with their slots."""
         slots = Slots() if slots is None else slots
@@ -70,7 +68,6 @@ class Leasing:
             "floor_positions": [position for _, position in floors.values()],
             "freed": list(freed),
             "counts": list(freed.values()),
-            "lowest": lowest,
         }
         asked_at = time.monotonic()
         cursor = await conn.execute(self._sql["claim_waiting"], values)
@@ -86,24 +83,13 @@ class Leasing:
             self._listen(TasksClaimed(worker, claims))
         return claims
 
-    async def free_slots(
-        self, conn: Conn, worker: str, epoch: int, freed: Mapping[str, int], lowest: int = 0
-    ) -> None:
+    async def free_slots(self, conn: Conn, worker: str, epoch: int, freed: Mapping[str, int]) -> None:
         """Give slots back without claiming."""
-        await conn.execute(self._sql["free_slots"], _slots_of(worker, epoch, freed, lowest))
+        await conn.execute(self._sql["free_slots"], _slots_of(worker, epoch, freed))
 
-    async def slots_floor(self, conn: Conn, lowest: int) -> int:
-        """The number below which no slots are leased any more, looked for from the last one on."""
-        row = await (await conn.execute(self._sql["slots_floor"], {"lowest": lowest})).fetchone()
-        assert row is not None, "a select without a table always answers"
-        found: int = row[0]
-        return found
-
-    async def set_slots(
-        self, conn: Conn, worker: str, epoch: int, held: Mapping[str, int], lowest: int = 0
-    ) -> None:
+    async def set_slots(self, conn: Conn, worker: str, epoch: int, held: Mapping[str, int]) -> None:
         """After an answer was lost: the worker holds these slots and no others."""
-        values = _slots_of(worker, epoch, held, lowest)
+        values = _slots_of(worker, epoch, held)
         rows = await (await conn.execute(self._sql["set_slots"], values)).fetchall()
         await self.offer(conn, [name for (name,) in rows])
 
@@ -119,6 +105,6 @@ class Leasing:
             await conn.execute(self._sql["offer"], {"names": list(names)})
 
 
-def _slots_of(worker: str, epoch: int, slots: Mapping[str, int], lowest: int) -> dict[str, object]:
+def _slots_of(worker: str, epoch: int, slots: Mapping[str, int]) -> dict[str, object]:
     names, counts = list(slots), list(slots.values())
-    return {"worker": worker, "epoch": epoch, "names": names, "counts": counts, "lowest": lowest}
+    return {"worker": worker, "epoch": epoch, "names": names, "counts": counts}

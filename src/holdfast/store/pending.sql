@@ -19,8 +19,7 @@ select
     case when %(held)s then
         -- The latest is the likeliest to be there: beside an old snapshot those before it may all be dead.
         (select true from holdfast.running r order by r.id desc limit 1) is not null
-        or (select true from holdfast.slots s where s.number < 9223372036854775807 order by s.number desc limit 1) is not null
-        or exists (select from holdfast.slots s where s.number = 9223372036854775807)
+        or exists (select from holdfast.slots s)
     end,
     (select true from holdfast.waiting w order by w.id desc limit 1) is not null or exists (select from holdfast.buckets b where b.kind is not null),
     exists (

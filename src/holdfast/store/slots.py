@@ -22,39 +22,7 @@ UNBOUNDED = 1_000_000
 WHOLE_SECONDS = 1.0
 SATED_SECONDS = 0.1
 WHOLE_COST = 50.0
-FLOOR_LEASES = 1_000
 _WEIGHT = 0.1
-
-
-class SlotsFloor:
-    """The number below which nobody holds slots, as one connection knows it.
-
-    Keys that come and go leave rows behind, dead but there for as long as somebody keeps an old snapshot;
-    with the floor they are read once and not with every lease. `clock` is monotonic seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.number = 0
-        self._clock = clock
-        self._leases = 0
-        self._due_at = 0.0
-
-    def leased(self, leases: int) -> None:
-        """So many more rows will lie there."""
-        self._leases += leases
-
-    @property
-    def due(self) -> bool:
-        """Whether looking for it again is worth a question."""
-        return self._leases >= FLOOR_LEASES and self._clock() >= self._due_at
-
-    def found(self, number: int, began: float) -> None:
-        """What a look found; one that costs more comes less often."""
-        # Numbers that run backwards are those of another server: nothing is known of it.
-        self.number = number if number >= self.number else 0
-        self._leases = 0
-        now = self._clock()
-        self._due_at = now + max(WHOLE_SECONDS, (now - began) * WHOLE_COST)
 
 
 class Slots:
@@ -120,11 +88,9 @@ class Slots:
         if self._whole:
             self._whole_at = now + max(WHOLE_SECONDS, (now - self._began) * WHOLE_COST)
 
-    def leased_at_once(self, claims: Sequence[Claim]) -> int:
-        """Slots that came with claims from ready, one with each limit; how many those are."""
-        leased = [name for claim in claims for name in claim.limits]
-        self._held.update(leased)
-        return len(leased)
+    def leased_at_once(self, claims: Sequence[Claim]) -> None:
+        """Slots that came with claims from ready, one with each limit."""
+        self._held.update(name for claim in claims for name in claim.limits)
 
     def sated(self) -> frozenset[str]:
         """Kinds of which this worker has all it can use, or its share, so that others come first a moment."""

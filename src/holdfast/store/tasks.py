@@ -108,7 +108,6 @@ class TaskStore:
             "at_once": at_once.tasks,
             "known": list(at_once.kinds),
             "epoch": at_once.epoch,
-            "lowest": at_once.lowest,
             "turns": at_once.turns,
         }
         cursor = await conn.execute(self._sql["claim"], values)

@@ -703,8 +703,8 @@ $$;
 
 -- name: install_free_slots
 -- Gives slots back. Only those of the worker's present epoch: an older connection of its own may still be
--- at work, and what that one frees was counted away already. Below `lowest` no slots are leased: see slots_floor.
-create or replace function holdfast.free_slots(holder uuid, of_epoch integer, names text[], counts integer[], lowest bigint) returns void
+-- at work, and what that one frees was counted away already.
+create or replace function holdfast.free_slots(holder uuid, of_epoch integer, names text[], counts integer[]) returns void
 language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -724,7 +724,7 @@ begin
         from (select u.name, u.slots from unnest(names, counts) as u (name, slots) order by u.name) f
         cross join lateral (
             select s.ctid as place, s.slots from holdfast.slots s
-            where s.bucket = f.name and s.number >= lowest and s.worker = holder and s.epoch = of_epoch
+            where s.bucket = f.name and s.worker = holder and s.epoch = of_epoch
             for update
         ) c
     ) x;
@@ -746,8 +746,7 @@ $$;
 -- waits behind the bucket already: most of a hundred thousand keys are idle, and starting from there saves
 -- the way through waiting and turns. Only limits of a key that count what runs: rates, lanes and keys
 -- that are only served in turn go the long way. Answers for how many tasks of each bucket slots were leased.
--- Below `lowest` no slots are leased: see slots_floor.
-create or replace function holdfast.lease_at_once(names text[], holder uuid, of_epoch integer, room integer, lowest bigint) returns table (name text, slots integer)
+create or replace function holdfast.lease_at_once(names text[], holder uuid, of_epoch integer, room integer) returns table (name text, slots integer)
 language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -784,7 +783,7 @@ begin
             cross join lateral (
                 select sum(s.slots)::integer as slots, (array_agg(s.ctid) filter (where s.worker = holder))[1] as mine
                 from holdfast.slots s
-                where s.bucket = w.name and s.number >= lowest
+                where s.bucket = w.name
                 offset 0
             ) u
             left join lateral (select b.* from holdfast.buckets b where b.name = w.name offset 0) b on true
@@ -806,8 +805,8 @@ begin
         from fitting f
         where s.ctid = f.mine
     ), leased as (
-        insert into holdfast.slots (worker, slots, epoch, number, bucket)
-        select holder, f.slots, of_epoch, pg_current_xact_id()::text::bigint, f.name from fitting f where f.mine is null
+        insert into holdfast.slots (worker, slots, epoch, bucket)
+        select holder, f.slots, of_epoch, f.name from fitting f where f.mine is null
     )
     select f.name, f.slots from fitting f;
 end
@@ -834,7 +833,6 @@ create or replace function holdfast.claim(
     holder uuid,
     of_epoch integer,
     at_once integer,
-    lowest bigint,
     timeout double precision,
     with_turns boolean
 ) returns table (
@@ -903,7 +901,7 @@ begin
                 select array_agg(p.bucket order by p.priority, p.run_at, p.id) from placed p
                 where p.position is null and not p.shut and p.kind = any (known)
             ),
-            holder, of_epoch, at_once, lowest
+            holder, of_epoch, at_once
         ) l
     ), waits as (
         insert into holdfast.waiting (position, id, timeout_seconds, priority, bucket, queue, kind)
@@ -1032,8 +1030,7 @@ create or replace function holdfast.claim_waiting(
     floor_priorities smallint[],
     floor_positions bigint[],
     freed text[],
-    counts integer[],
-    lowest bigint
+    counts integer[]
 ) returns table (
     id text, fence bigint, kind text, queue text, priority smallint, payload text, version smallint, run_at timestamptz,
     enqueued_at timestamptz, expires_at timestamptz, subject text, trace_id text, key text, bucket text,
@@ -1089,7 +1086,7 @@ declare
 begin
     {reads_committed}
     if cardinality(freed) > 0 then
-        perform holdfast.free_slots(holder, of_epoch, freed, counts, lowest);
+        perform holdfast.free_slots(holder, of_epoch, freed, counts);
     end if;
 
     select
@@ -1210,7 +1207,7 @@ begin
                     coalesce(b.rate_ahead, r.rate_ahead)
                     - greatest(0, extract(epoch from f.spent_until - moment)) * coalesce(b.rate_count, r.rate_count) / coalesce(b.rate_seconds, r.rate_seconds) + 1e-6
                 )::integer end as rate_room,
-                coalesce((select sum(s.slots)::integer from holdfast.slots s where s.bucket = t.bucket and s.number >= lowest), 0) as used
+                coalesce((select sum(s.slots)::integer from holdfast.slots s where s.bucket = t.bucket), 0) as used
             from unnest(turned) with ordinality as t (bucket, nth)
             left join lateral (select c.* from holdfast.buckets c where c.name = t.bucket offset 0) b on true
             left join lateral (
@@ -1317,9 +1314,9 @@ begin
         select u.id, token, now(), now() + make_interval(secs => coalesce(u.seconds, timeout)), holder
         from unnest(ids, of_timeouts) as u (id, seconds);
 
-        -- Its guard, its turn or its door keeps others from leasing of the same, so that there is one row for each.
-        with needed as materialized (
-            select n.name, count(*) as slots, n.name like 'kind:%' or n.name like 'queue:%' as door
+        with leased as (
+            insert into holdfast.slots as s (worker, slots, epoch, bucket)
+            select holder, count(*), of_epoch, n.name
             from unnest(of_buckets[:first_ids], of_kinds[:first_ids], of_queues[:first_ids], of_owns[:first_ids]) as u (bucket, kind, queue, own)
             cross join lateral (
                 select u.bucket as name where u.own
@@ -1327,29 +1324,13 @@ begin
                 union all select 'queue:' || u.queue where 'queue:' || u.queue = any (leased_doors)
             ) n
             group by n.name
-        ), mine as materialized (
-            select n.name, n.slots, n.door, x.place
-            from needed n
-            left join lateral (
-                select s.ctid as place from holdfast.slots s
-                where s.bucket = n.name and s.number >= lowest and s.worker = holder
-                offset 0
-            ) x on true
-        ), more as (
-            update holdfast.slots s
-            set slots = s.slots + m.slots, epoch = of_epoch
-            from mine m
-            where s.ctid = m.place
+            order by n.name
+            on conflict (bucket, worker) do update
+            set slots = s.slots + excluded.slots, epoch = excluded.epoch
             returning s.bucket, s.slots
-        ), fresh as (
-            insert into holdfast.slots (worker, slots, epoch, number, bucket)
-            select holder, m.slots, of_epoch, case when m.door then 9223372036854775807 else pg_current_xact_id()::text::bigint end, m.name
-            from mine m
-            where m.place is null
-            returning bucket, slots
         )
         select coalesce(jsonb_object_agg(l.bucket, jsonb_build_array(l.slots, b.capacity)), '{}') into leases
-        from (select * from more union all select * from fresh) l
+        from leased l
         left join holdfast.buckets b on b.name = l.bucket and b.kind is not null;
 
         if cardinality(rated_doors) > 0 or true = any (of_rates) then
@@ -1410,7 +1391,7 @@ begin
                 )) else h.turn end,
                 h.bucket, h.queue, h.kind
             from heads h
-            where (h.capacity is null or h.capacity > (select coalesce(sum(s.slots), 0) from holdfast.slots s where s.bucket = h.bucket and s.number >= lowest))
+            where (h.capacity is null or h.capacity > (select coalesce(sum(s.slots), 0) from holdfast.slots s where s.bucket = h.bucket))
                 -- A lane that was not served waits until the task ahead of it ends; or somebody else had its guard.
                 and (h.bucket not like 'lane%' or h.bucket = any (of_buckets) or hashtext(h.bucket) & 16383 <> all (guarded))
             order by h.bucket
@@ -1575,7 +1556,7 @@ order by b.nth;
 -- name: claim
 select * from holdfast.claim(
     %(queues)s::text[], %(priorities)s::smallint[], %(froms)s::timestamptz[], %(tos)s::timestamptz[], %(limit)s::integer,
-    %(known)s::text[], %(worker)s::uuid, %(epoch)s::integer, %(at_once)s::integer, %(lowest)s::bigint, %(timeout)s::double precision, %(turns)s::boolean
+    %(known)s::text[], %(worker)s::uuid, %(epoch)s::integer, %(at_once)s::integer, %(timeout)s::double precision, %(turns)s::boolean
 );
 
 
@@ -1583,8 +1564,7 @@ select * from holdfast.claim(
 select * from holdfast.claim_waiting(
     %(queues)s::text[], %(kinds)s::text[], %(floors)s::bigint[], %(served)s::text[], %(known)s::text[], %(worker)s::uuid, %(epoch)s::integer,
     %(limit)s::integer, %(timeout)s::double precision,
-    %(places)s::text[], %(ahead)s::integer[], %(floor_priorities)s::smallint[], %(floor_positions)s::bigint[], %(freed)s::text[], %(counts)s::integer[],
-    %(lowest)s::bigint
+    %(places)s::text[], %(ahead)s::integer[], %(floor_priorities)s::smallint[], %(floor_positions)s::bigint[], %(freed)s::text[], %(counts)s::integer[]
 );
 
 
@@ -1743,17 +1723,7 @@ where (select holdfast.require_moved((select count(*) from gone), (select count(
 
 
 -- name: free_slots
-select holdfast.free_slots(%(worker)s::uuid, %(epoch)s::integer, %(names)s::text[], %(counts)s::integer[], %(lowest)s::bigint);
-
-
--- name: slots_floor
--- Below this number no slots are leased: every transaction before it has ended, and what those leased was given back.
--- Rows of a hundred thousand keys that come and go lie there dead for as long as somebody's snapshot is old, and were counted
--- with every lease. One row for each lease is read here, once.
-select least(
-    pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
-    (select s.number from holdfast.slots s where s.number >= %(lowest)s::bigint and s.number < 9223372036854775807 order by s.number limit 1)
-);
+select holdfast.free_slots(%(worker)s::uuid, %(epoch)s::integer, %(names)s::text[], %(counts)s::integer[]);
 
 
 -- name: set_slots
@@ -1761,23 +1731,15 @@ select least(
 -- whatever an older connection may still do.
 with kept as materialized (
     select u.name, u.slots from unnest(%(names)s::text[], %(counts)s::integer[]) as u (name, slots)
-), mine as materialized (
-    select s.bucket, s.number from holdfast.slots s
-    where s.number >= %(lowest)s::bigint and s.number < 9223372036854775807 and s.worker = %(worker)s::uuid
-    union all
-    select s.bucket, s.number from holdfast.slots s where s.number = 9223372036854775807 and s.worker = %(worker)s::uuid
 ), gone as (
     delete from holdfast.slots s
-    using mine m
-    where s.bucket = m.bucket and s.number = m.number and s.worker = %(worker)s::uuid
-        and not exists (select from kept k where k.name = m.bucket)
+    where s.worker = %(worker)s::uuid and not exists (select from kept k where k.name = s.bucket)
     returning s.bucket
 ), changed as (
     update holdfast.slots s
     set slots = least(s.slots, k.slots), epoch = %(epoch)s::integer
-    from mine m
-    join kept k on k.name = m.bucket
-    where s.bucket = m.bucket and s.number = m.number and s.worker = %(worker)s::uuid
+    from kept k
+    where s.bucket = k.name and s.worker = %(worker)s::uuid
     returning s.bucket
 )
 select bucket from gone union all select bucket from changed;
