@@ -136,6 +136,15 @@ FLOW = {
         "r order by r.id desc limit 1) is not null",
         "r order by r.id desc limit 1) is null and false",
     ),
+    "migration-lets-leased-slots-go": Fault(
+        "0011_slots.down.sql", "bigint not null default 9223372036854775807", "bigint not null default 0"
+    ),
+    "slots-read-whole": Fault("install_free_slots", "set enable_seqscan = off\n", ""),
+    "slots-updated-in-an-index": Fault(
+        "0011_slots.up.sql",
+        "add primary key (bucket, worker);",
+        "add primary key (bucket, worker); create index on holdfast.slots (slots);",
+    ),
     "look-blind-to-slots": Fault("pending", "holdfast.slots s)", "holdfast.slots s where false)"),
     "look-blind-to-gates": Fault("pending", "b where b.kind is not null)", "b where false)"),
     "look-blind-to-what-waits": Fault(

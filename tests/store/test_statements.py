@@ -1,18 +1,22 @@
 """Every statement is valid SQL for PostgreSQL, and the hot ones use the indexes they were written for."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import pytest
 from psycopg._queries import MAX_CACHED_STATEMENT_LENGTH
 
 import holdfast
+from holdfast.core.limit import Limit, Scope
 from holdfast.core.task import NewTask
 from holdfast.store.bridges import numbered
 from holdfast.store.floor import Floor
+from holdfast.store.leasing import AtOnce
+from holdfast.store.limits import Limits
 from holdfast.store.pool import Conn
 from holdfast.store.sql import load
+from holdfast.store.turns import Turns
 from tests.store.outgrown import outgrown
 from tests.world import World
 
@@ -96,6 +100,57 @@ async def test_a_claim_reads_no_table_whole(world: World, tasks: int) -> None:
         claimed = await world.store.claim(world.conn, Floor(["default"]), world.worker, 100)
         assert await reads(world.conn, "seq_scan") == before
     assert len(claimed.claims) == min(tasks, 100)
+
+
+SLOT_ACCESS = """
+select seq_scan, n_tup_ins, n_tup_upd, n_tup_hot_upd, n_tup_del from pg_stat_xact_user_tables
+where schemaname = 'holdfast' and relname = 'slots'
+"""
+
+
+@pytest.mark.catches("slots-read-whole", "slots-updated-in-an-index")
+async def test_slots_are_found_by_their_key_and_updated_in_place(world: World, limits: Limits) -> None:
+    conn, leasing = world.conn, world.store.leasing
+    await limits.set(conn, Scope.KEY, "render/episode=*", Limit(running=9))
+    await limits.set(conn, Scope.KIND, "mail.send", Limit(running=9))
+    await world.register(world.worker)
+    keys = {f"render/episode={n}": 1 for n in range(50)}
+    tasks = [NewTask("render", bucket=key) for key in keys] + [NewTask("mail.send")] * 2
+    # A table that statistics call empty is read whole, unless the statements forbid it.
+    await conn.execute("analyze holdfast.slots")
+
+    async def at_once() -> None:
+        await world.store.claim(conn, Floor(["default"]), world.worker, 100, at_once=AtOnce(25, ["render"]))
+
+    async def in_line() -> None:
+        await leasing.claim_waiting(conn, Turns(["default"], ["render", "mail.send"]), world.worker, 100)
+
+    async def freed() -> None:
+        await leasing.free_slots(conn, world.worker, 0, keys)
+
+    async def accesses(act: Callable[[], Awaitable[None]]) -> tuple[int, ...]:
+        async with conn.transaction():
+            # As behind a pooler, where a connection cannot turn whole reads off for itself.
+            await conn.execute("set local enable_seqscan = on")
+            (before,) = await (await conn.execute(SLOT_ACCESS)).fetchall()
+            await act()
+            (after,) = await (await conn.execute(SLOT_ACCESS)).fetchall()
+        return tuple(b - a for a, b in zip(before, after, strict=True))
+
+    found = []
+    for act in (at_once, in_line, at_once, in_line, freed, freed):
+        if act is at_once:
+            await world.store.enqueue_many(conn, tasks)
+        found.append(await accesses(act))
+    # Whole reads; inserted, updated, of these without a new entry in an index; deleted.
+    assert found == [
+        (0, 25, 0, 0, 0),
+        (0, 26, 0, 0, 0),
+        (0, 0, 25, 25, 0),
+        (0, 0, 26, 26, 0),
+        (0, 0, 50, 50, 0),
+        (0, 0, 0, 0, 50),
+    ]
 
 
 @pytest.mark.catches("claim-sorts-all-that-waits", "shunt-sorts-all-that-waits")
