@@ -28,7 +28,7 @@ def calls_of(size: int, bad: set[int]) -> tuple[set[int], int, set[int]]:
     return blamed, calls, passed
 
 
-@given(st.integers(1, 700), st.sets(st.integers(0, 699), max_size=12))
+@given(st.integers(1, 3_000), st.sets(st.integers(0, 2_999), max_size=12))
 @settings(max_examples=300, deadline=None)
 def test_exactly_the_culprits_are_blamed_and_everybody_else_passes(size: int, bad: set[int]) -> None:
     bad = {item for item in bad if item < size}

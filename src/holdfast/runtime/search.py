@@ -1,22 +1,16 @@
-"""Which of many items make a call fail: found by calling some of them again.
+"""Finds which items of a failed call make it fail, by calling parts of it again.
 
-A group that failed is halved: if its first half passes, the culprit is in the second, which need not be
-called whole again; if it fails, nothing is known of the second half, which waits until the culprit is found.
-Where several culprits were found and more are likely in a large rest, only so much of it is called as
-passes every other time. So each culprit costs about log2 of its distance from the next, and two calls more.
-Nobody is blamed without having failed alone: a call may fail for a reason that has nothing to do with its
-items, and passes then.
+A group that failed is halved. If its first half passes, the culprit is in the second half, which need not be
+called as a whole again. If it fails, nothing is known of the second half, and it goes back to the rest. Once a
+culprit is found, the rest is called as a whole. A culprit costs about log2 of the size of the rest, and two
+more calls. An item is blamed only after it failed alone, because a call may fail for a reason that has nothing
+to do with its items.
 """
 
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-# Of a large rest in which more culprits than so many are to be expected only a part is called.
-LARGE = 1_000
-MANY = 3.0
-# A call with so many expected culprits passes about every other time.
-EVEN = 0.7
 
 
 class Search(Generic[T]):
@@ -28,17 +22,10 @@ class Search(Generic[T]):
         # One or more of these make a call fail.
         self._bad: list[T] = []
         self._called: list[T] = []
-        self._cleared = 0
-        self._blamed = 0
 
     def next(self) -> Sequence[T]:
         """What to call now; nothing when the search is over."""
-        if self._bad:
-            self._called = self._bad[: (len(self._bad) + 1) // 2]
-        else:
-            share = max(0, self._blamed - 1) / (self._cleared + 1)
-            many = len(self._unknown) > LARGE and share * len(self._unknown) > MANY
-            self._called = self._unknown[: max(1, int(EVEN / share))] if many else self._unknown
+        self._called = self._bad[: (len(self._bad) + 1) // 2] or self._unknown
         return self._called
 
     def left(self) -> Sequence[T]:
@@ -47,7 +34,6 @@ class Search(Generic[T]):
 
     def passed(self) -> None:
         """The call was well."""
-        self._cleared += len(self._called)
         if self._bad:
             self._bad = self._bad[len(self._called) :]
         else:
@@ -64,5 +50,4 @@ class Search(Generic[T]):
             return None
         (culprit,) = self._bad
         self._bad = []
-        self._blamed += 1
         return culprit
