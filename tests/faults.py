@@ -245,10 +245,12 @@ FAULTS = (
         ),
         "deadline-not-enforced": Fault("Supervisor._mind", "if overdue and not child.overdue:", "if False:"),
         "recycled-without-successor": Fault(
-            "Supervisor._recycle",
-            "child.successor = await self._start()",
-            "self._send_away(child, Leaving.RECYCLED)",
+            "Replacements.keep", "worn[: max(0, len(working) - self._places)]", "worn"
         ),
+        "restarts-without-pause": Fault(
+            "Replacements._pause", "if self._failures <= RESTARTS_AT_ONCE:", "if True:"
+        ),
+        "worn-executor-keeps-its-place": Fault("Replacements._fresh", "not child.worn", "True"),
         "maintenance-never-looks": Fault("Maintenance.__init__", '            ("look", self._look),\n', ""),
         "executors-obey-the-group": Fault(
             "executor.main",

@@ -55,7 +55,7 @@ async def test_a_second_term_means_at_once(world: World, trees: Callable[..., Tr
 
 
 @pytest.mark.requirement("R2")
-@pytest.mark.catches("recycled-without-successor")
+@pytest.mark.catches("worn-executor-keeps-its-place")
 async def test_a_process_is_replaced_after_its_share_and_its_successor_comes_first(
     world: World, trees: Callable[..., Tree]
 ) -> None:

@@ -52,9 +52,8 @@ class Child:
     lease_until: float = float("inf")
     overdue: dict[tuple[str, int], Flight] = field(default_factory=dict)
     killed: bool = False
-    successor: "Child | None" = None
-    # Its successor is at work: when it goes, nobody need take its place.
-    relieved: bool = False
+    # It has run its share of tasks or lived its time, and is to be replaced.
+    worn: bool = False
     # Seen past its deadline once; only what is seen twice is killed.
     late: set[tuple[str, int]] = field(default_factory=set)
 

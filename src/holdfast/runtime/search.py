@@ -1,10 +1,10 @@
 """Finds which items of a failed call make it fail, by calling parts of it again.
 
-A group that failed is halved. If its first half passes, the culprit is in the second half, which need not be
-called as a whole again. If it fails, nothing is known of the second half, and it goes back to the rest. Once a
-culprit is found, the rest is called as a whole. A culprit costs about log2 of the size of the rest, and two
-more calls. An item is blamed only after it failed alone, because a call may fail for a reason that has nothing
-to do with its items.
+A group that failed is halved. If its first half passes, the culprit is in the second half, which need not
+be called as a whole again. If it fails, nothing is known of the second half, and it goes back to the rest.
+Once a culprit is found, the rest is called as a whole. A culprit costs about log2 of the size of the rest,
+and two more calls. An item is blamed only after it failed alone, because a call may fail for a reason that
+has nothing to do with its items.
 """
 
 from collections.abc import Sequence

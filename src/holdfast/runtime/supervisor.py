@@ -33,6 +33,7 @@ from holdfast.runtime.link import LinkLost
 from holdfast.runtime.maintenance import Maintenance
 from holdfast.runtime.options import Until, WorkerOptions
 from holdfast.runtime.renewals import Renewals
+from holdfast.runtime.replacements import Replacements
 from holdfast.runtime.wire import Order, Report
 from holdfast.store.tasks import TaskStore
 
@@ -40,10 +41,6 @@ TICK_SECONDS = 0.1
 # Time to say what had ended before a lost lease, and to give things back at an abort.
 STOP_SECONDS = 2.0
 LINGER_SECONDS = 10.0
-RESTART_SECONDS = 1.0
-RESTART_SECONDS_MAX = 30.0
-# An executor that lived so long did not die of its own start.
-SETTLED_SECONDS = 5.0
 DONE, FAILED = 0, 1
 HURRIED = {Leaving.ABORTED: Order.ABORT, Leaving.LEASE_LOST: Order.STOP}
 
@@ -60,12 +57,12 @@ class Supervisor:
         self._maintenance = Maintenance(options, store, self._burials.policies, store.listen)
         self._hints = Hints(options, self._wake)
         self._children: set[Child] = set()
-        # The dead in whose place another is about to be started.
-        self._awaited: set[Child] = set()
+        self._replacements = Replacements(
+            self._children, options.processes, self._start_another, self._recycle
+        )
         self._renewals = Renewals(options, store, self._children, self._lost)
         self._errands = Errands(self._failed)
         self._signals = 0
-        self._failures = 0
         self._was_ready = False
         self._status = DONE
         self._over = asyncio.Event()
@@ -77,7 +74,7 @@ class Supervisor:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, self._told_to_leave)
         for _ in range(self._options.processes):
-            await self._start()
+            self._start()
         chores = [self._renewals.run(), self._tick(), self._hints.run()]
         if self._options.until is Until.STOPPED:
             chores += [self._maintenance.run(), self._maintenance.keep_up()]
@@ -97,23 +94,37 @@ class Supervisor:
 
     # -- executors
 
-    async def _start(self) -> Child:
+    def _start(self) -> None:
         child = Child.start(self._command, self._options)
         self._children.add(child)
         loop = asyncio.get_running_loop()
         loop.add_reader(child.pidfd, self._ended, child)
-        await child.wire.open()
         self._errands.send(self._hear(child))
         self._listen(ExecutorStarted(child.worker, child.process.pid, self._options.name))
-        return child
+
+    def _start_another(self) -> bool:
+        """Start an executor while others work; answers whether the system had room for it."""
+        try:
+            self._start()
+        except OSError as error:
+            self._listen(StatementFailed("start an executor", str(error)))
+            return False
+        return True
+
+    def _keep_number(self) -> None:
+        if not self._signals:
+            self._replacements.keep()
 
     async def _hear(self, child: Child) -> None:
+        await child.wire.open()
         async for message in child.wire.hear():
             match message.word:
                 case Report.READY:
                     self._ready(child, message.values)
                 case Report.RECYCLE:
-                    self._errands.send(self._recycle(child))
+                    # With --once it leaves by itself after its one task.
+                    child.worn = self._options.until is not Until.ONCE
+                    self._keep_number()
                 case Report.DELAYED:
                     self._listen(StatementDelayed(str(message.values["application"])))
                 case Report.COUNTS:
@@ -130,22 +141,10 @@ class Supervisor:
             self._burials.learn(kind, Policy(attempts, Backoff(base, cap)), timeout)
         if self._signals:
             self._send_away(child, Leaving.DRAINING)
-        for old in self._children:
-            if old.successor is child:
-                old.relieved = True
-                self._send_away(old, Leaving.RECYCLED)
+        self._keep_number()
 
-    async def _recycle(self, child: Child) -> None:
-        """Start its successor first, so that no slot is ever missing."""
-        while child in self._children and child.leaving is None and child.successor is None:
-            if self._signals or self._options.until is Until.ONCE:
-                return
-            try:
-                child.successor = await self._start()
-            except OSError as error:
-                # It goes on working; there is no room for another now.
-                self._listen(StatementFailed("start an executor", str(error)))
-                await asyncio.sleep(RESTART_SECONDS)
+    def _recycle(self, child: Child) -> None:
+        self._send_away(child, Leaving.RECYCLED)
 
     def _send_away(self, child: Child, why: Leaving) -> None:
         if not child.ready:
@@ -174,7 +173,10 @@ class Supervisor:
             self._signals = max(self._signals, 1)
             for other in list(self._children):
                 self._send_away(other, Leaving.DRAINING)
-        if not self._replaced(child, status) and not self._children:
+        done = self._options.until is not Until.STOPPED and status == DONE
+        self._replacements.ended(child, done=done)
+        self._keep_number()
+        if not self._children and (self._signals or self._replacements.finished):
             self._over.set()
 
     @property
@@ -184,36 +186,6 @@ class Supervisor:
         return sum(
             child.ready and child.leaving is None and now < child.lease_until for child in self._children
         )
-
-    def _replaced(self, child: Child, status: int) -> bool:
-        """Whether another takes its place."""
-        if self._signals or (self._options.until is not Until.STOPPED and status == DONE):
-            return False
-        if child.relieved or child.successor in self._children or child.successor in self._awaited:
-            return True
-        lived = time.monotonic() - child.began_at
-        self._failures = 0 if lived > SETTLED_SECONDS else self._failures + 1
-        pause = 0.0 if self._failures < 3 else min(RESTART_SECONDS_MAX, 0.1 * 2.0 ** min(self._failures, 10))
-        self._awaited.add(child)
-        self._errands.send(self._start_after(pause, child))
-        return True
-
-    async def _start_after(self, seconds: float, child: Child) -> None:
-        await asyncio.sleep(seconds)
-        successor: Child | None = None
-        while successor is None:
-            if self._signals:
-                return
-            try:
-                successor = await self._start()
-            except OSError as error:
-                self._listen(StatementFailed("start an executor", str(error)))
-                await asyncio.sleep(RESTART_SECONDS)
-        for old in self._children:
-            if old.successor is child:
-                # A successor that died on its way in: the one that waits for it waits for the next.
-                old.successor = successor
-        self._awaited.discard(child)
 
     def _lost(self, child: Child) -> None:
         if child in self._children and child.leaving is not Leaving.LEASE_LOST:
@@ -231,6 +203,7 @@ class Supervisor:
             woke = now - before > self._options.lease_seconds / 2
             for child in list(self._children):
                 self._mind(child, now, asleep=woke)
+            self._keep_number()
             if woke:
                 self._errands.send(self._renewals.renew_now())
 
