@@ -26,6 +26,7 @@ FILES = [
     for path in FOLDER.rglob("*.sql")
     if path.name not in ("grants.sql", "pieces.sql") and path.parent.name != "migrations"
 ]
+_COMMENTED = re.compile(r"^-- name: (?!install_)(\w+)\n((?:-- .*\n)*)", re.MULTILINE)
 STATEMENTS = [(file, name) for file in FILES for name in load(file) if not name.startswith("install_")]
 
 
@@ -58,8 +59,14 @@ def test_the_driver_remembers_the_hot_statements_parsed(name: str) -> None:
 
 
 def test_every_statement_says_why() -> None:
-    for file, name in STATEMENTS:
-        assert load(file)[name], name
+    found = [
+        (f"{file}: {name}", comment)
+        for file in FILES
+        for name, comment in _COMMENTED.findall((FOLDER / file).read_text())
+    ]
+    assert len(found) == len(STATEMENTS)
+    wrong = [statement for statement, comment in found if len(comment.split()) < 5]
+    assert not wrong, "without a comment below the name that says why: " + ", ".join(wrong)
 
 
 async def plan(conn: Conn, name: str, values: Mapping[str, object]) -> str:

@@ -6,10 +6,13 @@ lock table holdfast.api_tokens in share row exclusive mode;
 
 
 -- name: token_named
+-- Names of valid tokens are unique, because people and the audit refer to a token by its name.
 select t.id from holdfast.api_tokens t where t.name = %(name)s::text and t.revoked_at is null limit 1;
 
 
 -- name: create_token
+-- Only a hash of the secret is stored. The moment of expiry is set by the clock of the database, which also judges
+-- it.
 insert into holdfast.api_tokens (id, name, role, secret_hash, created_at, created_by, expires_at, queues, kinds)
 values (
     %(id)s::text, %(name)s::text, %(role)s::text, %(hash)s::bytea, now(), %(by)s::text,
@@ -19,6 +22,7 @@ returning created_at, expires_at;
 
 
 -- name: tokens
+-- Valid tokens come first: revoked ones are kept for the audit and would push them off the page.
 select t.id, t.name, t.role, t.created_at, t.created_by, t.expires_at, t.last_used_at, t.revoked_at, t.revoked_by, t.queues, t.kinds
 from holdfast.api_tokens t
 order by t.revoked_at is not null, t.created_at desc
@@ -40,6 +44,7 @@ where t.id = %(id)s::text and (t.last_used_at is null or t.last_used_at < now() 
 
 
 -- name: revoke_token
+-- The row is kept: entries of the audit refer to it. A token is revoked once, so the first moment and name stay.
 update holdfast.api_tokens t
 set revoked_at = now(), revoked_by = %(by)s::text
 where t.id = %(id)s::text and t.revoked_at is null
@@ -55,17 +60,21 @@ returning true;
 
 
 -- name: answered
+-- A repeated request gets the answer of the first one. What was asked is compared, so a key cannot be used for two
+-- things.
 select a.asked, a.status, a.media_type, a.body from holdfast.api_answers a
 where a.actor = %(actor)s::text and a.key = %(key)s::text;
 
 
 -- name: answer
+-- Filled in when the request has ended; until then the row only keeps a second request with its key out.
 update holdfast.api_answers a
 set status = %(status)s, media_type = %(media_type)s, body = %(body)s
 where a.actor = %(actor)s::text and a.key = %(key)s::text;
 
 
 -- name: prune_answers
+-- In batches, the oldest first, so that a busy API never deletes millions of rows in one transaction.
 with gone as (
     delete from holdfast.api_answers a
     where (a.actor, a.key) in (
@@ -80,6 +89,7 @@ select count(*) from gone;
 
 
 -- name: begin_session
+-- Only a hash of the cookie is stored, so that reading this table lets nobody in.
 insert into holdfast.api_sessions (secret_hash, token, csrf, begun_at, seen_at, expires_at)
 values (%(hash)s::bytea, %(token)s::text, %(csrf)s::text, now(), now(), now() + make_interval(secs => %(seconds)s::double precision))
 returning expires_at;
@@ -117,6 +127,7 @@ where s.secret_hash = %(hash)s::bytea and s.seen_at < now() - interval '1 minute
 
 
 -- name: end_session
+-- Deleted and not marked: a session is worth nothing once it has ended, and the audit has its own entry.
 delete from holdfast.api_sessions s where s.secret_hash = %(hash)s::bytea;
 
 
@@ -132,4 +143,5 @@ where s.secret_hash in (
 
 
 -- name: prune_sessions
+-- Expired sessions are refused anyway; this only keeps the table small.
 delete from holdfast.api_sessions s where s.expires_at < now();

@@ -341,24 +341,29 @@ $$;
 
 
 -- name: note
+-- Entries are written through a function only, so that no caller can choose who is recorded as proven.
 select holdfast.note(%(action)s, %(actor)s, %(reason)s, %(batch)s::uuid, %(kind)s, %(details)s::jsonb, %(code)s);
 
 
 -- name: note_tasks
+-- One call for many tasks, so that all of their entries are part of the same transaction as the act.
 select holdfast.note_tasks(%(action)s, %(actor)s, %(reason)s, %(ids)s::uuid[], %(batch)s::uuid, %(details)s::jsonb);
 
 
 -- name: seal
+-- Apart from writing: a chain that every act extended would make all of them wait for each other.
 select s.sealed, s.head_number, s.head_hash from holdfast.seal_audit(%(most)s) s;
 
 
 -- name: prune
+-- Only the function may delete entries. It records the prune, and refuses entries that are too recent.
 select holdfast.prune_audit(
     %(by)s, %(reason)s, %(before)s::timestamptz, %(limit)s, %(action)s, %(actor)s, %(subject)s, %(kind)s, %(trace)s, %(batch)s::uuid
 );
 
 
 -- name: prune_expired
+-- Maintenance may not choose a filter: it deletes by age alone, with the same record and the same bounds.
 select holdfast.prune_audit_expired(%(before)s::timestamptz, %(limit)s);
 
 
@@ -372,4 +377,5 @@ where a.at < %(before)s::timestamptz
 
 
 -- name: identity
+-- A refused approval names who asks, by the same function that the check uses.
 select i.login, i.token from holdfast.proven_identity() i;

@@ -110,4 +110,5 @@ left join lateral (select n.number, n.hash from holdfast.audit_seals n order by 
 
 
 -- name: seal_hash
+-- Compared with a hash that was noted outside the database, to detect a chain that was rewritten as a whole.
 select encode(s.hash, 'hex') from holdfast.audit_seals s where s.number = %(number)s;

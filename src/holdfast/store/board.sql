@@ -12,6 +12,7 @@ group by x.kind;
 
 
 -- name: running_kinds
+-- Reads at most `most` + 1 rows, so that the board knows that there are more without counting them all.
 select t.kind, count(*)
 from (select r.id from holdfast.running r limit %(most)s::integer + 1) f
 cross join {tasks_found}
@@ -145,10 +146,12 @@ select count(*), max(w.lost_at) from holdfast.workers w where w.lost_at > now() 
 
 
 -- name: paused_kinds
+-- The overview lists paused kinds even if nothing of them waits: a forgotten pause has to be found.
 select b.kind, b.paused_at, b.paused_by, b.pause_reason, b.paused_until
 from holdfast.buckets b where b.kind is not null and b.paused_at is not null;
 
 
 -- name: database
+-- Shown beside the figures, so that nobody mistakes one deployment or a replica for another.
 select current_database(), host(inet_server_addr()), inet_server_port(), pg_is_in_recovery(), current_setting('server_version'),
     (select max(m.number) from holdfast.migrations m), now();

@@ -2,6 +2,7 @@
 -- and sampled now and then beyond.
 
 -- name: prune_minutes
+-- Trends reach back for days, not years, and every minute adds rows for each queue and kind.
 with queues as (
     delete from holdfast.queue_minutes q
     -- A day is compared with; no more is read.
@@ -55,14 +56,17 @@ order by 1, 2;
 
 
 -- name: sampled
+-- Large counts are read from the last sample: counting them for each request would cost seconds.
 select s.figures, s.sampled_at from holdfast.samples s where s.name = %(name)s;
 
 
 -- name: sample_age
+-- A sample is taken again only after many times as long as the last one took, so that its cost stays bounded.
 select extract(epoch from now() - s.sampled_at)::double precision, s.took_seconds from holdfast.samples s where s.name = %(name)s;
 
 
 -- name: sample
+-- Records how long counting took, because that decides when the next sample is due.
 insert into holdfast.samples as s (name, figures, sampled_at, took_seconds)
 values (%(name)s, %(figures)s::jsonb, now(), %(took)s)
 on conflict (name) do update

@@ -37,6 +37,7 @@ set declared_at = now(), secrets = array(
 
 
 -- name: count_outside_kinds
+-- HTTP workers may declare any name as a kind, so the number of these rows needs a limit.
 select count(*) from holdfast.kinds k where k.release = '' and k.payload_hash is null;
 
 

@@ -1,6 +1,7 @@
 -- Questions about the server and the schema; nothing here writes.
 
 -- name: server
+-- Read in one statement, so that what is compared with each other was true at one moment.
 select
     current_setting('server_version_num')::integer, current_setting('fsync'), current_setting('synchronous_commit'),
     current_setting('full_page_writes'), current_setting('autovacuum'), current_setting('track_counts'),
@@ -55,6 +56,7 @@ order by 1;
 
 
 -- name: tokens_of_one_name
+-- Such tokens date from before names had to be unique; the audit cannot tell them apart by name.
 select t.name, count(*) from holdfast.api_tokens t
 where t.revoked_at is null
 group by t.name

@@ -186,6 +186,7 @@ select
 
 
 -- name: prune_failure_hours
+-- Groups keep their totals; the hours and releases behind them would grow without end.
 with releases as (
     delete from holdfast.failure_releases r where r.last_at < now() - make_interval(days => %(days)s::integer)
 )
@@ -214,6 +215,7 @@ where s.together <= %(bytes_max)s::bigint;
 
 
 -- name: versions_of_group
+-- A group may mix payloads of several versions, and an edit or a fix may suit only one of them.
 select distinct t.version from holdfast.tasks t where t.mark = 'failed' and t.fingerprint = %(fingerprint)s order by 1;
 
 

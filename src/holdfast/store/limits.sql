@@ -61,6 +61,7 @@ where t.bucket in (select m.bucket from matching m) and t.turn > (extract(epoch 
 
 
 -- name: rate
+-- Read before and after a change, because what was spent of the rate is rescaled by the two.
 select b.rate_count, b.rate_seconds from holdfast.buckets b where b.name = %(name)s;
 
 

@@ -47,6 +47,7 @@ returning items;
 
 
 -- name: plans
+-- Whether a plan has expired is decided by the clock of the database, as when it is approved.
 select p.*, p.state = 'frozen' and p.expires_at <= now() as expired
 from holdfast.plans p
 where %(id)s::uuid is null or p.id = %(id)s::uuid
@@ -72,6 +73,7 @@ group by 1;
 
 
 -- name: skips_of_plan
+-- Grouped by reason: a plan may skip more tasks than anybody reads one by one.
 select s.reason, count(*) from holdfast.plan_skips s where s.plan_id = %(plan)s::uuid group by 1 order by 2 desc;
 
 
@@ -96,6 +98,7 @@ returning p.items, p.action;
 
 
 -- name: pause_plan
+-- Answers only if the plan was running, so that a plan that ended in the meantime stays ended.
 update holdfast.plans p set state = 'paused' where p.id = %(plan)s::uuid and p.state = 'running' returning p.items;
 
 
@@ -116,6 +119,7 @@ returning p.action, p.items, p.sent, p.skipped, coalesce(p.started_by, p.created
 
 
 -- name: ramp
+-- Starts the ramp once, when the canary has passed, so that its rate is measured from that moment.
 update holdfast.plans p set ramp_from = clock_timestamp(), ramp_sent = 0
 where p.id = %(plan)s::uuid and p.state = 'running' and p.ramp_from is null;
 

@@ -81,6 +81,7 @@ order by s.name;
 
 
 -- name: pause
+-- Records who paused it and why, for whoever finds it paused later. A second pause replaces both.
 update holdfast.schedules s
 set paused_at = now(), paused_by = %(by)s, pause_reason = %(reason)s
 where s.name = %(name)s
@@ -96,4 +97,5 @@ returning s.name;
 
 
 -- name: remove
+-- Answers the name only if there was such a schedule, so that a mistyped name is reported.
 delete from holdfast.schedules s where s.name = %(name)s returning s.name;

@@ -1518,6 +1518,7 @@ from holdfast.enqueue_many(
 
 
 -- name: enqueue_after
+-- A thin call, so that enqueueing from SQL and from Python share one function and its checks.
 select given::text, existing::text
 from holdfast.enqueue_after(
     id => %(id)s::uuid, predecessors => %(predecessors)s::uuid[], kind => %(kind)s, payload => %(payload)s::jsonb, queue => %(queue)s,
@@ -1532,10 +1533,12 @@ from holdfast.enqueue_after(
 
 
 -- name: release_followups
+-- A limited number at a time, so that one call of maintenance stays short.
 select released, looked, waiting from holdfast.release_followups(%(limit)s::integer);
 
 
 -- name: prune_followups
+-- The row of a released task is read for as long as the task exists, and never after that.
 delete from holdfast.followups f
 where f.released_at is not null and not exists (select from holdfast.tasks t where t.id = f.task_id)
 returning f.task_id;
@@ -1554,6 +1557,7 @@ order by b.nth;
 
 
 -- name: claim
+-- A thin call: the function keeps its plans, and one round trip does the whole claim.
 select * from holdfast.claim(
     %(queues)s::text[], %(priorities)s::smallint[], %(froms)s::timestamptz[], %(tos)s::timestamptz[], %(limit)s::integer,
     %(known)s::text[], %(worker)s::uuid, %(epoch)s::integer, %(at_once)s::integer, %(timeout)s::double precision, %(turns)s::boolean
@@ -1561,6 +1565,7 @@ select * from holdfast.claim(
 
 
 -- name: claim_waiting
+-- Called only where a turn has come: all other claims need not look behind buckets.
 select * from holdfast.claim_waiting(
     %(queues)s::text[], %(kinds)s::text[], %(floors)s::bigint[], %(served)s::text[], %(known)s::text[], %(worker)s::uuid, %(epoch)s::integer,
     %(limit)s::integer, %(timeout)s::double precision,
@@ -1569,6 +1574,7 @@ select * from holdfast.claim_waiting(
 
 
 -- name: shunt
+-- Apart from `claim`, so that moving many tasks does not make a claim take long.
 select holdfast.shunt(%(queues)s::text[], %(priorities)s::smallint[], %(froms)s::timestamptz[], %(limit)s::integer);
 
 
@@ -1723,6 +1729,7 @@ where (select holdfast.require_moved((select count(*) from gone), (select count(
 
 
 -- name: free_slots
+-- Names the epoch of the worker, because slots of an earlier connection were already counted away.
 select holdfast.free_slots(%(worker)s::uuid, %(epoch)s::integer, %(names)s::text[], %(counts)s::integer[]);
 
 
@@ -1746,6 +1753,7 @@ select bucket from gone union all select bucket from changed;
 
 
 -- name: offer
+-- Called after a limit was raised or tasks were put behind buckets: a bucket that was full has given up its turn.
 select holdfast.offer(%(names)s::text[]);
 
 
@@ -1899,6 +1907,7 @@ returning r.id::text;
 
 
 -- name: register_worker
+-- The release is noted in the same statement, so that failures can be compared with when it first ran.
 with known as (
     insert into holdfast.releases (release, first_seen_at) select %(release)s, now() where %(release)s::text is not null
     on conflict do nothing
@@ -2004,6 +2013,7 @@ where a.task_id = %(task)s::uuid and a.fence = %(fence)s and a.worker = %(worker
 
 
 -- name: has_slots
+-- Saves counting all that an HTTP worker holds when the tasks that ended cannot have had a slot.
 select exists (
     select from holdfast.slots s where s.bucket = any (%(names)s::text[]) and s.worker = %(worker)s::uuid
 );
@@ -2037,6 +2047,7 @@ where not exists (select from taken);
 
 
 -- name: leave_maintenance
+-- Gives the lease up at once when its holder leaves, so that no other worker waits for it to expire.
 delete from holdfast.maintenance m
 where m.holder = %(holder)s::uuid;
 
@@ -2160,6 +2171,7 @@ select (select count(*) from changed), (select count(holdfast.hint(q.queue)::tex
 
 
 -- name: prune_wakes
+-- A wake is for one claim. When that claim has ended, nothing reads the row any more.
 delete from holdfast.wakes w
 where not exists (select from holdfast.running r where r.id = w.task_id and r.fence = w.fence)
 returning w.task_id;
@@ -2447,6 +2459,7 @@ set paused_at = coalesce(b.paused_at, excluded.paused_at),
 
 
 -- name: open_kind
+-- Answers the bucket only if it was paused, so that nobody is told of a change that did not happen.
 update holdfast.buckets b
 set paused_at = null, paused_by = null, paused_until = null, pause_reason = null, resumed_at = now()
 where b.kind = %(kind)s and b.paused_at is not null
@@ -2571,6 +2584,7 @@ select c.id::text from changed c;
 
 
 -- name: pause_queue
+-- A second pause changes reason and end, but keeps the moment since which nothing was claimed.
 insert into holdfast.queues as q (name, paused_at, paused_by, paused_until, pause_reason)
 values (%(queue)s, now(), %(by)s, %(until)s, %(reason)s)
 on conflict (name) do update
@@ -2579,6 +2593,7 @@ set paused_at = coalesce(q.paused_at, now()), paused_by = excluded.paused_by,
 
 
 -- name: resume_queue
+-- Answers the queue only if it was paused, so that nobody is told of a change that did not happen.
 update holdfast.queues q
 set paused_at = null, paused_by = null, paused_until = null, pause_reason = null, resumed_at = now()
 where q.name = %(queue)s and q.paused_at is not null

@@ -48,6 +48,7 @@ limit %(limit)s;
 
 
 -- name: list_alive_edge
+-- Where the look at a limited number of rows ended, so that the next page goes on from there.
 select t.id::text from ({alive_looked_at}) t order by t.id desc offset %(look)s - 1 limit 1;
 
 
@@ -67,6 +68,7 @@ limit %(limit)s;
 
 
 -- name: list_running_edge
+-- Where the look at a limited number of rows ended, so that the next page goes on from there.
 select f.id::text from ({running_looked_at}) f order by f.id desc offset %(look)s - 1 limit 1;
 
 
@@ -85,6 +87,7 @@ limit %(limit)s;
 
 
 -- name: list_completed_edge
+-- Where the look at a limited number of rows ended, so that the next page goes on from there.
 select h.id::text from ({completed_looked_at}) h order by h.id desc offset %(look)s - 1 limit 1;
 
 
@@ -104,6 +107,7 @@ order by latest.fence, latest.ended_at;
 
 
 -- name: count_attempts
+-- Counts up to a bound: a task that polls may have had any number of claims.
 select count(*) from (
     select from holdfast.task_attempts a where a.task_id = %(id)s::uuid limit %(most)s::integer
 ) a;

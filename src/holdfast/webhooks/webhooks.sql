@@ -68,10 +68,12 @@ end
 $$;
 
 -- name: create
+-- The key is added by a statement of its own, because an endpoint may have several while keys are rotated.
 insert into holdfast.webhook_endpoints (id, url, description, events, in_order, running_max, created_by)
 values (%(id)s, %(url)s, %(description)s, %(events)s, %(in_order)s, %(running_max)s, %(by)s);
 
 -- name: hold
+-- Locks the endpoint until the change is committed, so that the audit records the values that were replaced.
 select from holdfast.webhook_endpoints where id = %(id)s for update;
 
 -- name: change
@@ -85,6 +87,7 @@ set url = %(url)s, description = %(description)s, events = %(events)s,
 where e.id = %(id)s;
 
 -- name: add_key
+-- Older keys sign beside it until they retire, so that a receiver can change keys without losing a delivery.
 insert into holdfast.webhook_keys (endpoint, id, secret) values (%(endpoint)s, %(id)s, %(secret)s);
 
 -- name: retire_keys
@@ -95,21 +98,25 @@ set retires_at = least(retires_at, now() + make_interval(secs => %(seconds)s::do
 where endpoint = %(endpoint)s and id <> %(newest)s;
 
 -- name: disable
+-- Answers only if it was enabled, so that the first reason is kept and the change is reported once.
 update holdfast.webhook_endpoints
 set disabled_at = now(), disabled_because = %(reason)s
 where id = %(id)s and disabled_at is null
 returning url;
 
 -- name: enable
+-- Forgets earlier failures, so that one more failure does not disable the endpoint again at once.
 update holdfast.webhook_endpoints
 set disabled_at = null, disabled_because = null, failing_since = null, failures = 0, breaks = 0, left_alone_until = null
 where id = %(id)s and disabled_at is not null
 returning url;
 
 -- name: remove
+-- The delivery log has no foreign key to the endpoint, so that it outlives it.
 delete from holdfast.webhook_endpoints where id = %(id)s returning url;
 
 -- name: endpoints
+-- With the ids of the keys and without their secrets, so that a list never shows a secret.
 select
     e.id::text, e.url, e.description, e.events, e.in_order, e.running_max, e.created_at, e.created_by,
     e.disabled_at, e.disabled_because, e.failing_since, e.failures, e.left_alone_until,
@@ -179,11 +186,13 @@ where e.id = s.id
 returning e.failing_since < now() - make_interval(days => %(days)s::integer) and e.failures >= %(after)s;
 
 -- name: recovered
+-- Several deliveries may find an endpoint failing at the same time; only the first of them writes.
 update holdfast.webhook_endpoints
 set failing_since = null, failures = 0, breaks = 0, left_alone_until = null
 where id = %(id)s and failing_since is not null;
 
 -- name: log
+-- Attempts that ended together are written in one insert, because a round trip for each would bound the rate.
 insert into holdfast.webhook_attempts (
     at, endpoint, task_id, attempt, event, type, url, signed_at, keys, body_bytes, took_seconds, status, code, message, answer_head
 )
