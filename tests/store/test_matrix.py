@@ -18,6 +18,7 @@ from holdfast.core.outcome import (
 from holdfast.core.state import Move, State, after
 from holdfast.core.task import Claim
 from holdfast.store.floor import Floor
+from holdfast.store.pool import Conn
 from tests.world import World
 
 BY_HOLDER: dict[Move, Outcome] = {
@@ -115,9 +116,19 @@ async def refused(case: Case, move: Move) -> str | None:
 )  # fmt: skip
 @pytest.mark.requirement("F1", "F2", "T7", "B8")
 @pytest.mark.parametrize("move", Move)
-@pytest.mark.parametrize("standing", STANDINGS)
-async def test_a_move_leads_where_the_table_says_or_nowhere(world: World, standing: str, move: Move) -> None:
-    case = await bring(world, standing)
+async def test_a_move_leads_where_the_table_says_or_nowhere(conn: Conn, url: str, move: Move) -> None:
+    for standing in STANDINGS:
+        await World.empty(conn)
+        world = World(conn, url)
+        try:
+            await _check(await bring(world, standing), standing, move)
+            await world.check()
+        except Exception as error:
+            error.add_note(f"{standing} × {move}")
+            raise
+
+
+async def _check(case: Case, standing: str, move: Move) -> None:
     before = State.QUEUED if standing in ("scheduled", "waiting") else State(standing)
     expected = after(before, move)
     if standing == "scheduled" and move in (Move.CLAIM, Move.UNROUTE):
@@ -126,6 +137,6 @@ async def test_a_move_leads_where_the_table_says_or_nowhere(world: World, standi
     if refusal is not None:
         assert expected is None
         assert f"task {case.id} is {before}" in refusal
-    assert await world.state(case.id) is (expected or before)
+    assert await case.world.state(case.id) is (expected or before)
     if expected is not None and move is not Move.PARK:
-        assert world.events, "a move that happened is told"
+        assert case.world.events, "a move that happened is told"
