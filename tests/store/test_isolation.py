@@ -85,12 +85,12 @@ async def plain(url: str) -> Conn:
 # -- claims
 
 DECIDING = {
-    "claim": "holdfast.claim('{}', '{}', '{}', '{}', 1, '{}', gen_random_uuid(), 0, 1, 0, 60, false)",
+    "claim": "holdfast.claim('{}', '{}', '{}', '{}', 1, '{}', gen_random_uuid(), 0, 1, 60, false)",
     "claim_waiting": "holdfast.claim_waiting('{}', '{}', '{}', '{}', '{}', gen_random_uuid(), 0, 1, 60,"
-    " '{}', '{}', '{}', '{}', '{}', '{}', 0)",
-    "lease_at_once": "holdfast.lease_at_once(array['render/episode=7'], gen_random_uuid(), 0, 1, 0)",
+    " '{}', '{}', '{}', '{}', '{}', '{}')",
+    "lease_at_once": "holdfast.lease_at_once(array['render/episode=7'], gen_random_uuid(), 0, 1)",
     "shunt": "holdfast.shunt('{}', '{}', '{}', 1)",
-    "free_slots": "holdfast.free_slots(gen_random_uuid(), 0, '{}', '{}', 0)",
+    "free_slots": "holdfast.free_slots(gen_random_uuid(), 0, '{}', '{}')",
     "offer": "holdfast.offer('{}')",
     "release_followups": "holdfast.release_followups(1)",
     "seal_audit": "holdfast.seal_audit(1)",
@@ -115,7 +115,7 @@ async def test_what_decides_by_the_commits_of_others_refuses_to_decide_by_an_old
 
 @pytest.mark.catches("decides-by-an-old-snapshot")
 async def test_a_slot_that_was_leased_after_the_snapshot_is_not_leased_again(at_strict_level: str) -> None:
-    lease = "select slots from holdfast.lease_at_once(array['render/episode=7'], gen_random_uuid(), 0, 1, 0)"
+    lease = "select slots from holdfast.lease_at_once(array['render/episode=7'], gen_random_uuid(), 0, 1)"
     async with world_of(at_strict_level) as world, await plain(at_strict_level) as late:
         await world.conn.execute(
             "insert into holdfast.buckets (name, capacity) values ('render/episode=*', 1)"
