@@ -61,9 +61,6 @@ select 'limit ' || b.name || ' of ' || b.capacity || ' has leased ' || sum(s.slo
 from holdfast.buckets b join holdfast.slots s on s.bucket = b.name
 group by b.name having sum(s.slots) > b.capacity
 union all
-select 'two rows of slots of one worker: ' || s.bucket
-from holdfast.slots s group by s.worker, s.bucket having count(*) > 1
-union all
 select 'a lane with two: ' || s.bucket
 from holdfast.slots s where s.bucket like 'lane%' group by s.bucket having sum(s.slots) > 1
 union all
