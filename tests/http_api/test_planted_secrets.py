@@ -259,9 +259,7 @@ def _found(text: str) -> str | None:
 
 
 @pytest.mark.requirement("T9")
-@pytest.mark.catches(
-    "unknown-kind-shown-raw", "result-unmasked", "urls-shown-whole", "outside-messages-keep-secrets"
-)
+@pytest.mark.catches("unknown-kind-shown-raw", "result-unmasked", "urls-shown-whole")
 async def test_no_planted_secret_is_shown_to_anybody_who_only_looks(scene: Scene) -> None:
     await _plant(scene)
     leaks = []

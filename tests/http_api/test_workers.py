@@ -10,6 +10,7 @@ from holdfast.core.limit import Limit, Scope
 from holdfast.core.state import State
 from holdfast.core.task import NewTask
 from holdfast.ops.tokens import Role, Tokens, WorkerScope
+from holdfast.store.declarations import Declarations
 from holdfast.store.limits import Limits
 from holdfast.store.operate import Operator
 from tests.http_api.conftest import Api
@@ -296,3 +297,15 @@ async def test_what_is_said_of_a_kind_that_nobody_declared_is_kept_without_its_p
     await reported(api, worker, task, "fail", reason="no account DE89-3704 there", code="NO_ACCOUNT")
     error = (await api.get(f"/api/tasks/{task_id}"))["error"]
     assert (error["code"], error["message"]) == ("NO_ACCOUNT", "no account [redacted] there")
+
+
+@pytest.mark.catches("outside-messages-keep-secrets")
+async def test_what_is_said_of_a_declared_kind_is_kept_without_its_secret_fields(api: Api) -> None:
+    world = api.shift.world
+    await Declarations(world.store.settings).declare_secrets(world.conn, "default", {"render": ["iban"]})
+    task_id = await world.enqueue("render", payload={"iban": "DE89-3704", "city": "Paderborn"})
+    worker = await entered(api)
+    (task,) = await claimed(api, worker)
+    await reported(api, worker, task, "fail", reason="no account DE89-3704 in Paderborn")
+    error = (await api.get(f"/api/tasks/{task_id}"))["error"]
+    assert error["message"] == "no account [redacted] in Paderborn"
