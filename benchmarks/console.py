@@ -17,8 +17,8 @@ from tests.console.stage import seed
 
 from benchmarks.loops import about, write
 from holdfast.config import Settings
-from holdfast.store.migrate import migrate_up
-from holdfast.store.pool import connect
+from holdfast.db.connect import connect
+from holdfast.db.migrate import migrate_up
 
 ROUNDS = 7
 PAGES = Path("src/holdfast/http/pages")

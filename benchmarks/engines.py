@@ -18,10 +18,10 @@ from psycopg import AsyncConnection, Connection, sql
 from psycopg.rows import TupleRow
 from uuid_utils import uuid7
 
+from holdfast.db.connect import PINNED
+from holdfast.db.migrate import migrate_up
+from holdfast.db.statements import load
 from holdfast.store.floor import Floor, Snapshot, Sweep
-from holdfast.store.migrate import migrate_up
-from holdfast.store.pool import PINNED
-from holdfast.store.sql import load
 
 KINDS = 10
 

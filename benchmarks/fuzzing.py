@@ -19,9 +19,9 @@ from pathlib import Path
 from tests.cluster import free_port, postgres
 
 from holdfast.config import Settings
+from holdfast.db.connect import connect
+from holdfast.db.migrate import migrate_up
 from holdfast.ops.tokens import Role, Tokens
-from holdfast.store.migrate import migrate_up
-from holdfast.store.pool import connect
 
 ROOT = Path(__file__).parent.parent
 HOME = ROOT / ".bench" / "fuzz"

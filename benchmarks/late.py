@@ -12,8 +12,8 @@ from holdfast.config import Settings
 from holdfast.core.decide import Policy, decide
 from holdfast.core.outcome import Complete
 from holdfast.core.task import NewTask
+from holdfast.db.connect import connect
 from holdfast.store.claimer import Claimer
-from holdfast.store.pool import connect
 from holdfast.store.tasks import TaskStore
 
 PRODUCERS = 8

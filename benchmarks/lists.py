@@ -19,9 +19,9 @@ from benchmarks.engines import Ours, connect
 from benchmarks.loops import about, write
 from benchmarks.redrive import DEAD
 from holdfast.config import Settings
+from holdfast.db.connect import connect as connect_async
 from holdfast.http.application import create
 from holdfast.http.identity import Auth
-from holdfast.store.pool import connect as connect_async
 from holdfast.store.upkeep import Upkeep
 
 TIMES = 20

@@ -22,13 +22,13 @@ from benchmarks.engines import Ours, connect, engine_for, payload_of
 from benchmarks.loops import about, write
 from benchmarks.worker import worker
 from holdfast.config import Settings
+from holdfast.db.connect import Conn
+from holdfast.db.connect import connect as connect_async
 from holdfast.ops.audit import AuditReader
 from holdfast.ops.dead import DeadFilter
 from holdfast.ops.plan import PlanView
 from holdfast.ops.plans import Plans
 from holdfast.store.audit import AuditWriter
-from holdfast.store.pool import Conn
-from holdfast.store.pool import connect as connect_async
 
 KILLS = 10
 CHUNK = 250_000

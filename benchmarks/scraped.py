@@ -33,8 +33,8 @@ from benchmarks.engines import Ours, connect
 from benchmarks.loops import about, spread, write
 from benchmarks.worker import DRAIN_TASKS, enqueue, settled, worker
 from holdfast.config import Settings
+from holdfast.db.connect import connect as connect_async
 from holdfast.ops.tokens import Role, Tokens
-from holdfast.store.pool import connect as connect_async
 
 ROOT = Path(__file__).parent.parent
 KILLS = 12

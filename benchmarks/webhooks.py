@@ -26,7 +26,7 @@ from benchmarks.loops import about, spread, write
 from benchmarks.scraped import running
 from holdfast import Holdfast
 from holdfast.config import Settings
-from holdfast.store.pool import connect as connect_async
+from holdfast.db.connect import connect as connect_async
 from holdfast.webhooks.endpoints import Created, Endpoints, NewEndpoint
 
 RATE_EVENTS = 20_000

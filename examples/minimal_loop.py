@@ -11,10 +11,10 @@ from holdfast.config import Settings
 from holdfast.core.decide import Policy, decide
 from holdfast.core.outcome import Complete, Outcome, Retry
 from holdfast.core.task import Claim, NewTask
+from holdfast.db.connect import connect
+from holdfast.db.migrate import migrate_up
 from holdfast.store.claimer import Claimer
-from holdfast.store.migrate import migrate_up
 from holdfast.store.operate import Operator
-from holdfast.store.pool import connect
 from holdfast.store.tasks import TaskStore
 
 QUEUE = "minimal loop"

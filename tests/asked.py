@@ -5,7 +5,7 @@ from typing import Any
 from psycopg import AsyncCursor
 from psycopg.rows import TupleRow
 
-from holdfast.store.pool import Conn
+from holdfast.db.connect import Conn
 
 
 def asked_of(conn: Conn) -> list[str]:

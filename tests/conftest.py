@@ -13,9 +13,9 @@ import pytest
 from psycopg import sql
 
 from holdfast.config import Settings
-from holdfast.store.migrate import function_statements, migrate_up, migrations
-from holdfast.store.partitions import ensure_partitions
-from holdfast.store.pool import Conn, connect
+from holdfast.db.connect import Conn, connect
+from holdfast.db.migrate import function_statements, migrate_up, migrations
+from holdfast.db.partitions import ensure_partitions
 from tests.cluster import postgres
 from tests.tree import Tree
 from tests.world import World

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import psycopg
 
+from holdfast.db.connect import connect
+from holdfast.db.migrate import migrate_up
 from holdfast.runtime.flight import FlightRecord
-from holdfast.store.migrate import migrate_up
-from holdfast.store.pool import connect
 from tests.cluster import cluster
 from tests.flights import flight_record, stop
 from tests.tree import Tree

@@ -7,10 +7,10 @@ SQL = "store/tasks.sql"
 
 DATABASES = {
     "options-of-the-address-dropped": Fault(
-        "pool.options_for", "for part in (theirs, *ours) if part", "for part in ours if part"
+        "connect.options_for", "for part in (theirs, *ours) if part", "for part in ours if part"
     ),
     "options-of-the-address-win": Fault(
-        "pool.options_for", "for part in (theirs, *ours) if part", "for part in (*ours, theirs) if part"
+        "connect.options_for", "for part in (theirs, *ours) if part", "for part in (*ours, theirs) if part"
     ),
     "sql-takes-large-payloads": Fault(
         "install_check_task",
@@ -67,10 +67,10 @@ DATABASES = {
         "reads_committed", "in ('repeatable read', 'serializable') then", "= 'repeatable' then"
     ),
     "isolation-not-asked-for": Fault(
-        "pool.connect", "options_for(url, PINNED, COMMITTED, CLIENT", "options_for(url, PINNED, CLIENT"
+        "connect.connect", "options_for(url, PINNED, COMMITTED, CLIENT", "options_for(url, PINNED, CLIENT"
     ),
     "transactions-at-the-default-level": Fault(
-        "pool.connect", "    await conn.set_isolation_level(IsolationLevel.READ_COMMITTED)\n", ""
+        "connect.connect", "    await conn.set_isolation_level(IsolationLevel.READ_COMMITTED)\n", ""
     ),
     "requests-at-the-default-level": Fault("Service.__init__", "            configure=_configure,\n", ""),
     "worker-starts-at-any-isolation": Fault(
@@ -94,5 +94,5 @@ DATABASES = {
     "limit-not-laid-in": Fault(
         "migrate.migrate", "                payload_bytes_max=settings.payload_bytes_max,\n", ""
     ),
-    "encoding-of-the-role": Fault("pool.connect", "            client_encoding=ENCODING,\n", ""),
+    "encoding-of-the-role": Fault("connect.connect", "            client_encoding=ENCODING,\n", ""),
 }

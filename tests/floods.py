@@ -19,8 +19,8 @@ from pathlib import Path
 import psycopg
 from uuid_utils import uuid7
 
-from holdfast.store.migrate import migrate_up
-from holdfast.store.pool import connect
+from holdfast.db.connect import connect
+from holdfast.db.migrate import migrate_up
 from tests.cluster import DURABLE, postgres
 from tests.tree import Tree
 

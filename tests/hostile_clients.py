@@ -20,9 +20,9 @@ from pathlib import Path
 import httpx
 
 from holdfast.config import Settings
+from holdfast.db.connect import connect
+from holdfast.db.migrate import migrate_up
 from holdfast.ops.tokens import Role, Tokens
-from holdfast.store.migrate import migrate_up
-from holdfast.store.pool import connect
 from tests.cluster import postgres
 from tests.served import api_process
 

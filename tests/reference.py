@@ -11,9 +11,9 @@ from holdfast.cli.main import program
 from holdfast.config import Settings
 from holdfast.core import errors, events
 from holdfast.core.failure import RULES, ErrorCode
+from holdfast.db.privileges import expected
 from holdfast.http import access
 from holdfast.observe.lines import EVENT_NAMES
-from holdfast.store.privileges import expected
 
 PACKAGE = Path(holdfast.__file__).parent
 HEAD = "<!-- Made from the code by tests/reference.py. -->\n\n"

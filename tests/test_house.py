@@ -9,7 +9,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from holdfast.core import errors, events, operated
-from holdfast.store.pool import Conn
+from holdfast.db.connect import Conn
 from tests.faults import FAULTS
 from tests.mutants import PACKAGE, seeded
 

@@ -14,12 +14,12 @@ from holdfast.core.failure import Failure, FailureClass
 from holdfast.core.outcome import Complete, Failed, Outcome
 from holdfast.core.state import State
 from holdfast.core.task import Claim, NewTask, TaskView
+from holdfast.db.connect import Conn, connect
+from holdfast.db.migrate import function_statements
 from holdfast.store.floor import Floor
 from holdfast.store.gates import Gates
 from holdfast.store.leasing import AtOnce
-from holdfast.store.migrate import function_statements
 from holdfast.store.operate import Operator
-from holdfast.store.pool import Conn, connect
 from holdfast.store.settle import Settled
 from holdfast.store.tasks import TaskStore
 from holdfast.store.turns import Turns

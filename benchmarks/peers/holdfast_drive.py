@@ -7,8 +7,8 @@ import sys
 from holdfast import Holdfast, Task
 from holdfast.config import Settings
 from holdfast.core.task import NewTask
-from holdfast.store.migrate import migrate_up
-from holdfast.store.pool import connect
+from holdfast.db.connect import connect
+from holdfast.db.migrate import migrate_up
 from holdfast.store.tasks import TaskStore
 from marks import CHUNK, PAYLOAD, TUNED, URL, chosen, mark
 

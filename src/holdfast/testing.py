@@ -25,15 +25,15 @@ from holdfast.core.errors import HoldfastError
 from holdfast.core.outcome import Duration, Failed, Finished, Outcome, as_seconds
 from holdfast.core.state import State
 from holdfast.core.task import Claim, TaskView
+from holdfast.db.connect import Conn, connect
+from holdfast.db.migrate import migrate_up
+from holdfast.db.statements import in_schema
 from holdfast.runtime.execute import execute_async, execute_here, prepare
 from holdfast.runtime.finish import Finishing
 from holdfast.runtime.verdicts import Verdicts
 from holdfast.store.claimer import Claimer
 from holdfast.store.followups import Followups
-from holdfast.store.migrate import migrate_up
 from holdfast.store.operate import Operator
-from holdfast.store.pool import Conn, connect
-from holdfast.store.sql import in_schema
 from holdfast.store.tasks import TaskStore
 
 # Every table that a task leaves a trace in; the audit is only added to, in tests too.

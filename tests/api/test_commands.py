@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.core.errors import TaskStranded
 from holdfast.core.outcome import Fail
-from holdfast.store.pool import where
+from holdfast.db.connect import where
 from tests.commands import document, run, typed
 from tests.world import World
 

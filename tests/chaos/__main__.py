@@ -16,8 +16,8 @@ from pathlib import Path
 
 import psycopg
 
-from holdfast.store.migrate import migrate_up
-from holdfast.store.pool import connect
+from holdfast.db.connect import connect
+from holdfast.db.migrate import migrate_up
 from tests.chaos.check import Report, check
 from tests.chaos.nemesis import CONCURRENCY, Nemesis
 from tests.chaos.proxy import Proxy

@@ -12,8 +12,8 @@ from pathlib import Path
 from playwright.async_api import Browser, Page, async_playwright
 
 from holdfast.config import Settings
-from holdfast.store.migrate import migrate_up
-from holdfast.store.pool import connect
+from holdfast.db.connect import connect
+from holdfast.db.migrate import migrate_up
 from tests.cluster import DURABLE, postgres
 from tests.console.conftest import serving
 from tests.console.stage import seed

@@ -10,16 +10,16 @@ from pathlib import Path
 
 from holdfast.config import Settings
 from holdfast.core.limit import Limit, Scope
+from holdfast.db.connect import Conn, connect
+from holdfast.db.migrate import migrate_up
+from holdfast.db.partitions import ensure_partitions
+from holdfast.db.statements import parse
 from holdfast.ops.dead import DeadFilter
 from holdfast.ops.groups import Groups
 from holdfast.ops.plan import How
 from holdfast.ops.plans import Plans
 from holdfast.store.limits import Limits
-from holdfast.store.migrate import migrate_up
 from holdfast.store.operate import Operator
-from holdfast.store.partitions import ensure_partitions
-from holdfast.store.pool import Conn, connect
-from holdfast.store.sql import parse
 from holdfast.store.upkeep import Upkeep
 from holdfast.webhooks.endpoints import Endpoints, NewEndpoint
 

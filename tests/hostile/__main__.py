@@ -8,8 +8,8 @@ import asyncio
 import sys
 from concurrent.futures import ProcessPoolExecutor
 
-from holdfast.store.migrate import migrate_up
-from holdfast.store.pool import connect
+from holdfast.db.connect import connect
+from holdfast.db.migrate import migrate_up
 from tests.cluster import postgres
 from tests.hostile.attack import Report, add, attack, weigh
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 
 from holdfast.config import Settings
+from holdfast.db.connect import Conn, connect
 from holdfast.ops.tokens import Role, Tokens
-from holdfast.store.pool import Conn, connect
 from holdfast.webhooks.endpoints import Endpoints, NewEndpoint
 from tests.hostile.costs import SECONDS_MAX, costs_of_payload, costs_of_text
 from tests.hostile.doors import (

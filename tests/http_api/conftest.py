@@ -13,9 +13,9 @@ from psycopg.conninfo import make_conninfo
 
 from holdfast import Holdfast, Task
 from holdfast.config import Settings
+from holdfast.db.migrate import grants
 from holdfast.http.application import create
 from holdfast.ops.tokens import Role, Tokens
-from holdfast.store.migrate import grants
 from tests.ops.conftest import Shift, shift_of
 from tests.served import api_process
 from tests.world import World

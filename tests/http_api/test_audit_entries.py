@@ -8,11 +8,11 @@ import pytest
 
 from holdfast.config import Settings
 from holdfast.core.errors import TokenNameTaken
+from holdfast.db.migrate import function_statements
 from holdfast.http.application import create
 from holdfast.http.identity import Auth
 from holdfast.http.refusals import ENTRIES_MAX
 from holdfast.ops.tokens import Role, Tokens
-from holdfast.store.migrate import function_statements
 from tests.commands import document
 from tests.http_api.conftest import APP, Api
 from tests.served import api_process

@@ -7,9 +7,9 @@ import pytest
 from benchmarks.redrive import DEAD
 
 from holdfast.core.audit import EntryFilter
+from holdfast.db.statements import load
 from holdfast.ops.dead import FAILED, DeadFilter
 from holdfast.store.browse import LOOK
-from holdfast.store.sql import load
 from tests.http_api.conftest import Api
 
 MANY = LOOK + 5_000

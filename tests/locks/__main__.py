@@ -13,8 +13,8 @@ from pathlib import Path
 
 import psycopg
 
-from holdfast.store.migrate import migrate_up
-from holdfast.store.pool import connect
+from holdfast.db.connect import connect
+from holdfast.db.migrate import migrate_up
 from tests.cluster import pgbouncer, postgres
 from tests.locks.scene import Scene, Seen
 from tests.tree import Tree

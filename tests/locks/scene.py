@@ -11,7 +11,7 @@ from psycopg import sql
 
 from holdfast.config import Settings
 from holdfast.core.task import NewTask
-from holdfast.store.pool import Conn, connect
+from holdfast.db.connect import Conn, connect
 from holdfast.store.tasks import TaskStore
 from tests.locks.app import KINDS
 from tests.tree import Tree, until, until_true

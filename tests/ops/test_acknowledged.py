@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from holdfast.core.errors import HoldfastError
+from holdfast.db.connect import Conn, connect
 from holdfast.ops.dead import DeadFilter
-from holdfast.store.pool import Conn, connect
 from tests.ops.conftest import Shift
 
 OPERATIONS = int(os.environ.get("HOLDFAST_TEST_OPERATIONS", "400"))

@@ -13,10 +13,10 @@ from holdfast.config import Settings
 from holdfast.core.audit import Action, EntryFilter
 from holdfast.core.limit import Limit, Scope
 from holdfast.core.operated import AuditSealed
+from holdfast.db.connect import Conn, connect
+from holdfast.db.migrate import grants
 from holdfast.store.audit import Author
 from holdfast.store.limits import Limits
-from holdfast.store.migrate import grants
-from holdfast.store.pool import Conn, connect
 from tests.ops.conftest import Shift
 
 ADA = Author("ada", "because")

@@ -15,9 +15,9 @@ import pytest
 from psycopg import sql
 
 from holdfast.core.audit import Action, EntryFilter
+from holdfast.db.connect import Conn, connect
+from holdfast.db.migrate import function_statements, grants
 from holdfast.store.audit import Author
-from holdfast.store.migrate import function_statements, grants
-from holdfast.store.pool import Conn, connect
 from tests.ops.conftest import Shift
 from tests.world import World, proven
 

@@ -9,10 +9,10 @@ from psycopg import sql
 
 from holdfast.core.audit import Action, Entry, EntryFilter
 from holdfast.core.errors import Misused, PlanRefused
+from holdfast.db.connect import Conn, connect
+from holdfast.db.migrate import grants, migrate_down, migrate_up
 from holdfast.ops.dead import DeadFilter
 from holdfast.store.audit import Author
-from holdfast.store.migrate import grants, migrate_down, migrate_up
-from holdfast.store.pool import Conn, connect
 from tests.conftest import direct
 from tests.ops.conftest import Shift
 from tests.world import World, proven

@@ -10,14 +10,14 @@ from psycopg.conninfo import make_conninfo
 from holdfast.core.audit import EntryFilter
 from holdfast.core.limit import Limit, Scope
 from holdfast.core.state import State
+from holdfast.db.clock import read_clock
+from holdfast.db.connect import Conn, connect
+from holdfast.db.migrate import grants
 from holdfast.ops.dead import DeadFilter
 from holdfast.ops.tokens import Role, Tokens
 from holdfast.store.audit import Author
-from holdfast.store.clock import read_clock
 from holdfast.store.limits import Limits
-from holdfast.store.migrate import grants
 from holdfast.store.operate import Operator
-from holdfast.store.pool import Conn, connect
 from holdfast.webhooks.endpoints import Endpoints, NewEndpoint
 from tests.ops.conftest import Shift
 

@@ -12,13 +12,13 @@ from holdfast.core.errors import PlanRefused
 from holdfast.core.handler import Candidate, Guarded
 from holdfast.core.outcome import Complete
 from holdfast.core.state import State
+from holdfast.db.connect import connect
+from holdfast.db.migrate import migrate_up
 from holdfast.ops.dead import RETRYABLE, DeadFilter
 from holdfast.ops.plan import How
 from holdfast.ops.plans import Plans
 from holdfast.store.drivers import PLAN_KIND, Drivers
-from holdfast.store.migrate import migrate_up
 from holdfast.store.pending import look
-from holdfast.store.pool import connect
 from tests.ops.conftest import Shift, last, shift_of
 from tests.world import World, broken, proven
 

@@ -22,9 +22,9 @@ import psycopg
 from holdfast.config import Settings
 from holdfast.core.limit import Limit, Scope
 from holdfast.core.task import NewTask
+from holdfast.db.connect import Conn, connect
+from holdfast.db.migrate import migrate_up
 from holdfast.store.limits import Limits
-from holdfast.store.migrate import migrate_up
-from holdfast.store.pool import Conn, connect
 from holdfast.store.tasks import TaskStore
 from tests.cluster import postgres
 from tests.pressure.record import (

@@ -20,9 +20,9 @@ from holdfast.config import Settings
 from holdfast.core.handler import Handler, Scheduled
 from holdfast.core.schedule import Cron
 from holdfast.core.task import NewTask
-from holdfast.store.migrate import migrate_up
-from holdfast.store.partitions import ensure_partitions
-from holdfast.store.pool import connect
+from holdfast.db.connect import connect
+from holdfast.db.migrate import migrate_up
+from holdfast.db.partitions import ensure_partitions
 from holdfast.store.schedules import Schedules, key_of
 from tests.clock_app import POLICIES, SCHEDULES
 from tests.clocks import DatabaseClock, stepped_cluster, wrong_by

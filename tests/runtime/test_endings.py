@@ -9,8 +9,8 @@ import pytest
 from holdfast.core.failure import FailureClass
 from holdfast.core.state import State
 from holdfast.core.task import NewTask
+from holdfast.db.connect import Conn
 from holdfast.runtime.flight import UNSETTLED_MAX, FlightRecord, RunMode
-from holdfast.store.pool import Conn
 from tests.flights import flight_record, kill
 from tests.tree import Tree, until, until_true
 from tests.world import World

@@ -13,12 +13,12 @@ import pytest
 from psycopg import sql
 
 from holdfast.core.events import DatabaseFound, DatabaseLocked, DatabaseLost, DatabaseUnlocked, Event
+from holdfast.db.connect import Conn, connect, connect_sync
+from holdfast.db.link import Blocked, Link, LinkLost
+from holdfast.db.locks import Blocker, blockers
 from holdfast.http.service import PoolConnection
-from holdfast.runtime.link import Blocked, Link, LinkLost
 from holdfast.runtime.lockwatch import LockWatch
 from holdfast.runtime.options import WorkerOptions
-from holdfast.store.locks import Blocker, blockers
-from holdfast.store.pool import Conn, connect, connect_sync
 from tests.cluster import QUICK, postgres
 from tests.locks.scene import Scene
 from tests.locks.worker import DEADLINE

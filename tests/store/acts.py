@@ -11,6 +11,7 @@ import psycopg
 from holdfast.core.handler import Handler, Task, task_of
 from holdfast.core.outcome import Complete, Fail, Outcome, Retry, Snooze
 from holdfast.core.task import Claim, NewTask, Unique
+from holdfast.db.connect import Conn
 from holdfast.ops.dead import DeadFilter
 from holdfast.ops.driver import Driver
 from holdfast.ops.plan import PlanView
@@ -19,7 +20,6 @@ from holdfast.runtime.finish import Finishing
 from holdfast.store.floor import Floor
 from holdfast.store.followups import Followups
 from holdfast.store.gates import Gates
-from holdfast.store.pool import Conn
 from holdfast.store.turns import Turns
 from tests.world import World
 

@@ -7,8 +7,8 @@ import pytest
 from psycopg import sql
 
 from holdfast.config import Settings
+from holdfast.db.connect import Conn, connect
 from holdfast.store.limits import Limits
-from holdfast.store.pool import Conn, connect
 from tests.conftest import direct
 from tests.world import World
 

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from holdfast.store.pool import Conn
+from holdfast.db.connect import Conn
 
 _FILL = (
     "select from holdfast.enqueue_many(kinds => array['mail.send'],"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, LiteralString, TypeVar
 
-from holdfast.store.pool import Conn
+from holdfast.db.connect import Conn
 
 T = TypeVar("T")
 BOUND_SECONDS = 20.0

@@ -12,7 +12,7 @@ import pytest
 from holdfast.core.errors import MoveRefused
 from holdfast.core.outcome import Complete, Release, Released, Retry
 from holdfast.core.task import Claim, NewTask, Unique
-from holdfast.store.pool import Conn
+from holdfast.db.connect import Conn
 from tests.world import World
 
 Act = Callable[[World, Conn, str, Claim | None], Awaitable[object]]

@@ -7,10 +7,10 @@ import pytest
 from holdfast.config import Settings
 from holdfast.core.handler import Handler
 from holdfast.core.outcome import Complete
+from holdfast.db.connect import Conn
+from holdfast.db.migrate import grants
+from holdfast.db.statements import load
 from holdfast.store.declarations import Declarations
-from holdfast.store.migrate import grants
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
 from holdfast.store.upkeep import Upkeep
 from tests import secret_app
 from tests.ops.conftest import shift_of

@@ -13,11 +13,11 @@ from holdfast.core.operated import TasksRepaired
 from holdfast.core.outcome import Complete, Retry
 from holdfast.core.state import State
 from holdfast.core.task import NewTask
+from holdfast.db.connect import Conn
 from holdfast.ops.dead import DeadLetters
 from holdfast.store.audit import AuditWriter
 from holdfast.store.doctor import Doctor, Finding, Health, Misplaced
 from holdfast.store.followups import Followups
-from holdfast.store.pool import Conn
 from holdfast.store.repair import Repair
 from holdfast.store.why import WaitCause, Why
 from tests.world import World

@@ -15,12 +15,12 @@ from holdfast.config import Settings
 from holdfast.core.errors import NotAllowed
 from holdfast.core.events import silent
 from holdfast.core.task import NewTask
-from holdfast.runtime.link import Link
+from holdfast.db.connect import Conn, connect
+from holdfast.db.link import Link
+from holdfast.db.migrate import grants
 from holdfast.runtime.options import WorkerOptions
 from holdfast.runtime.register import register
 from holdfast.store.doctor import Doctor, Finding, Health
-from holdfast.store.migrate import grants
-from holdfast.store.pool import Conn, connect
 from holdfast.store.tasks import TaskStore
 from tests.commands import typed
 from tests.world import World

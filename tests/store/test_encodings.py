@@ -9,9 +9,9 @@ from psycopg import sql
 
 from holdfast.config import Settings
 from holdfast.core.errors import SchemaError
+from holdfast.db.connect import connect
+from holdfast.db.migrate import function_statements, migrate_up, migrations
 from holdfast.store.doctor import Doctor
-from holdfast.store.migrate import function_statements, migrate_up, migrations
-from holdfast.store.pool import connect
 from tests.commands import typed
 from tests.conftest import direct
 

@@ -9,8 +9,8 @@ import pytest
 from holdfast.core.limit import Limit, Scope
 from holdfast.core.outcome import Complete
 from holdfast.core.task import Claim, NewTask
+from holdfast.db.connect import Conn
 from holdfast.store.limits import Limits
-from holdfast.store.pool import Conn
 from tests.store.test_interleavings import merges
 from tests.world import World
 

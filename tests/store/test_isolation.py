@@ -17,11 +17,11 @@ from holdfast.config import Settings
 from holdfast.core.limit import Limit, Scope
 from holdfast.core.outcome import Complete
 from holdfast.core.task import NewTask
+from holdfast.db.connect import Conn, connect, connect_sync
+from holdfast.db.partitions import ensure_partitions
 from holdfast.http.service import Service
 from holdfast.store.doctor import Doctor
 from holdfast.store.limits import Limits
-from holdfast.store.partitions import ensure_partitions
-from holdfast.store.pool import Conn, connect, connect_sync
 from tests.commands import typed
 from tests.conftest import direct
 from tests.pooler import refusing_options

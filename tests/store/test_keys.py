@@ -15,7 +15,7 @@ from holdfast.core.errors import KeyConflict, TaskStranded
 from holdfast.core.outcome import Release, Released
 from holdfast.core.state import State
 from holdfast.core.task import Enqueued, NewTask, Unique
-from holdfast.store.pool import Conn
+from holdfast.db.connect import Conn
 from holdfast.store.repair import Repair
 from tests.world import World
 

@@ -17,8 +17,8 @@ from holdfast.core.outcome import (
 )
 from holdfast.core.state import Move, State, after
 from holdfast.core.task import Claim
+from holdfast.db.connect import Conn
 from holdfast.store.floor import Floor
-from holdfast.store.pool import Conn
 from tests.world import World
 
 BY_HOLDER: dict[Move, Outcome] = {

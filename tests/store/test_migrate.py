@@ -17,17 +17,17 @@ from holdfast.core.errors import Misused, SchemaError
 from holdfast.core.events import Event, OwnerNeeded, PartitionsChanged
 from holdfast.core.state import State
 from holdfast.core.task import NewTask
-from holdfast.store import migrate
-from holdfast.store.floor import Floor
-from holdfast.store.migrate import (
+from holdfast.db import migrate
+from holdfast.db.connect import Conn, where
+from holdfast.db.migrate import (
     grants,
     migrate_down,
     migrate_up,
     migrations,
     require_current,
 )
+from holdfast.store.floor import Floor
 from holdfast.store.operate import Operator
-from holdfast.store.pool import Conn, where
 from holdfast.store.tasks import TaskStore
 from holdfast.store.upkeep import Upkeep
 from tests.commands import run

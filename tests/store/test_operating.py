@@ -10,7 +10,7 @@ import pytest
 from holdfast.core.errors import MoveRefused, TaskContended, TaskNotFound
 from holdfast.core.outcome import Cancel, Fail, Outcome, Release, Released, Retry, Snooze
 from holdfast.core.state import State
-from holdfast.store.pool import Conn
+from holdfast.db.connect import Conn
 from tests.world import World, broken
 
 

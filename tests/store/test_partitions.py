@@ -9,14 +9,14 @@ import pytest
 from holdfast.core.events import PartitionMissing
 from holdfast.core.outcome import Complete, Retry
 from holdfast.core.task import NewTask
-from holdfast.store.partitions import (
+from holdfast.db.connect import Conn, connect
+from holdfast.db.partitions import (
     ATTEMPT_DAYS,
     DAYS_AHEAD,
     HISTORY_DAYS,
     drop_old_partitions,
     ensure_partitions,
 )
-from holdfast.store.pool import Conn, connect
 from holdfast.store.upkeep import Upkeep
 from tests.stolen import stolen_seconds
 from tests.world import World

@@ -16,7 +16,7 @@ from holdfast.core.outcome import Complete, Failed, Outcome, Snooze
 from holdfast.core.polling import NO_PROGRESS, POLLING_OVERDUE, POLLS_EXHAUSTED, Polling
 from holdfast.core.state import State
 from holdfast.core.task import Claim, NewTask
-from holdfast.store.pool import Conn
+from holdfast.db.connect import Conn
 from tests.tree import until_true
 from tests.world import World
 

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from holdfast.config import Settings
+from holdfast.db.connect import Conn, connect, connect_sync, is_direct
 from holdfast.http.service import Service
-from holdfast.store.pool import Conn, connect, connect_sync, is_direct
 from tests.pooler import refusing_options
 
 ASKED = "-c statement_timeout=12345 -c work_mem=5555kB"

@@ -19,17 +19,17 @@ from psycopg.conninfo import make_conninfo
 from holdfast.config import Settings
 from holdfast.core.audit import Action
 from holdfast.core.task import NewTask
+from holdfast.db.connect import Conn, connect
+from holdfast.db.migrate import grants, migrate_down, migrate_up
+from holdfast.db.privileges import Privilege, expected, granted
 from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.doctor import Doctor, Finding, Health
-from holdfast.store.migrate import grants, migrate_down, migrate_up
-from holdfast.store.pool import Conn, connect
-from holdfast.store.privileges import Privilege, expected, granted
 from holdfast.store.tasks import TaskStore
 from tests.conftest import direct
 from tests.world import World
 
 ROOT = Path(__file__).parent.parent.parent
-TABLE = ROOT / "src/holdfast/store/privileges.txt"
+TABLE = ROOT / "src/holdfast/db/privileges.txt"
 ROLES = ("holdfast_enqueuer", "holdfast_worker", "holdfast_api", "holdfast_operator")
 HEAD = """\
 # What the roles of `holdfast migrate --grants` may do; `public` stands for every role. A test compares this
@@ -48,8 +48,8 @@ SCHEMA_CHANGES: tuple[LiteralString, ...] = (
 )
 INSTALL = (
     "import asyncio, sys\n"
-    "from holdfast.store.migrate import grants, migrate_up\n"
-    "from holdfast.store.pool import connect\n"
+    "from holdfast.db.migrate import grants, migrate_up\n"
+    "from holdfast.db.connect import connect\n"
     "async def main():\n"
     "    async with await connect(sys.argv[1]) as conn:\n"
     "        await migrate_up(conn, 'holdfast')\n"

@@ -10,8 +10,8 @@ from holdfast.app import Holdfast
 from holdfast.config import Settings
 from holdfast.core.errors import Misused
 from holdfast.core.task import NewTask
-from holdfast.store.migrate import grants, migrate_up
-from holdfast.store.pool import OWN_PATH, Conn, connect, is_direct
+from holdfast.db.connect import OWN_PATH, Conn, connect, is_direct
+from holdfast.db.migrate import grants, migrate_up
 from holdfast.store.tasks import TaskStore
 from tests.world import World
 

@@ -10,12 +10,12 @@ from psycopg._queries import MAX_CACHED_STATEMENT_LENGTH
 import holdfast
 from holdfast.core.limit import Limit, Scope
 from holdfast.core.task import NewTask
-from holdfast.store.bridges import numbered
+from holdfast.db.bridges import numbered
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 from holdfast.store.floor import Floor
 from holdfast.store.leasing import AtOnce
 from holdfast.store.limits import Limits
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
 from holdfast.store.turns import Turns
 from tests.store.outgrown import outgrown
 from tests.world import World

@@ -11,7 +11,7 @@ from holdfast.core.limit import Limit, Scope
 from holdfast.core.outcome import Fail, Outcome, Release, Released, Retry, Snooze
 from holdfast.core.state import State
 from holdfast.core.step import Step
-from holdfast.store.clock import read_clock
+from holdfast.db.clock import read_clock
 from holdfast.store.followups import Followups
 from holdfast.store.limits import Limits
 from holdfast.store.steps import Steps

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.config import Settings
-from holdfast.store.pool import Conn
+from holdfast.db.connect import Conn
 from holdfast.testing import Bench, Ran
 from holdfast.webhooks.endpoints import Created, Endpoint, Endpoints, NewEndpoint
 from holdfast.webhooks.log import Attempt, DeliveryLog

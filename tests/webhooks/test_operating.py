@@ -13,9 +13,9 @@ import pytest
 
 from holdfast.core.errors import EndpointNotFound, Misused
 from holdfast.core.task import RESERVED_QUEUE
+from holdfast.db.connect import connect
+from holdfast.db.migrate import grants
 from holdfast.ops.tokens import Role
-from holdfast.store.migrate import grants
-from holdfast.store.pool import connect
 from holdfast.webhooks.endpoints import NewEndpoint
 from holdfast.webhooks.resend import Resend
 from holdfast.webhooks.signing import new_secret

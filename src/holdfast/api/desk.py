@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import psycopg
 
 from holdfast.config import Settings
-from holdfast.store.pool import Conn, away, connect, connect_sync
+from holdfast.db.connect import Conn, away, connect, connect_sync
 
 T = TypeVar("T")
 

@@ -9,10 +9,10 @@ import psycopg
 from holdfast.api.desk import Desk
 from holdfast.api.handles import TaskHandle
 from holdfast.core.task import Enqueued, NewTask
-from holdfast.store.bridges import bridge_async, bridge_sync
+from holdfast.db.bridges import bridge_async, bridge_sync
+from holdfast.db.connect import Conn
 from holdfast.store.enqueue import Enqueuer
 from holdfast.store.operate import Operator
-from holdfast.store.pool import Conn
 
 
 class Sender:

@@ -13,8 +13,8 @@ from holdfast.cli.operating import handlers_of
 from holdfast.cli.screen import on_database
 from holdfast.config import Settings
 from holdfast.core.errors import Misused
+from holdfast.db.connect import Conn
 from holdfast.observe.log import LogLines
-from holdfast.store.pool import Conn
 
 HOST = "127.0.0.1"
 PORT = 8_410

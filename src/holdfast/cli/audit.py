@@ -20,9 +20,9 @@ from holdfast.cli.screen import (
 )
 from holdfast.config import Settings
 from holdfast.core.audit import PRUNE_BATCH, Entry, EntryFilter
+from holdfast.db.connect import Conn
 from holdfast.ops.audit import FORMATS, AuditReader, Verified
 from holdfast.store.audit import AuditWriter, Author
-from holdfast.store.pool import Conn
 
 audit = typer.Typer(help="The audit: who did what, and why.", no_args_is_help=True)
 

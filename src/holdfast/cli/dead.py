@@ -24,6 +24,7 @@ from holdfast.cli.screen import (
 from holdfast.config import Settings
 from holdfast.core.audit import EntryFilter
 from holdfast.core.task import TaskView
+from holdfast.db.connect import Conn
 from holdfast.ops.audit import AuditReader
 from holdfast.ops.dead import RETRYABLE, DeadFilter, DeadLetter, DeadLetters, Edit, Retried, Statistics
 from holdfast.ops.groups import Group, Groups
@@ -32,7 +33,6 @@ from holdfast.ops.plan import PlanView
 from holdfast.ops.plans import Plans
 from holdfast.store.browse import Browser
 from holdfast.store.operate import Operator
-from holdfast.store.pool import Conn
 
 dead = typer.Typer(help="Dead letters: tasks that failed for good.", no_args_is_help=True)
 

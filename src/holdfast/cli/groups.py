@@ -20,9 +20,9 @@ from holdfast.cli.screen import (
     show_table,
 )
 from holdfast.config import Settings
+from holdfast.db.connect import Conn
 from holdfast.ops.groups import Group, Groups, GroupState, Trait
 from holdfast.ops.masking import mask_for
-from holdfast.store.pool import Conn
 
 groups = typer.Typer(help="Groups: failures with one cause.", no_args_is_help=True)
 

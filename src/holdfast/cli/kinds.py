@@ -7,8 +7,8 @@ import typer
 from holdfast.cli.pausing import Minutes, Why, end_of, tell_paused, tell_resumed
 from holdfast.cli.screen import AsJson, By, me, on_database
 from holdfast.config import Settings
+from holdfast.db.connect import Conn
 from holdfast.store.operate import Operator
-from holdfast.store.pool import Conn
 
 kinds = typer.Typer(help="Kinds: pausing every task of one.", no_args_is_help=True)
 

@@ -7,8 +7,8 @@ import typer
 from holdfast.cli.screen import AsJson, By, me, on_database, refuse, say, show_json, show_table
 from holdfast.config import Settings
 from holdfast.core.limit import Limit, Scope
+from holdfast.db.connect import Conn
 from holdfast.store.limits import Limits, LimitView
-from holdfast.store.pool import Conn
 
 limits = typer.Typer(
     help="Limits: what runs at once, what starts in a window, the share of a key.", no_args_is_help=True

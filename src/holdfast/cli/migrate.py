@@ -8,7 +8,8 @@ import typer
 from holdfast.cli.screen import AsJson, on_database, say, show_json
 from holdfast.config import Settings
 from holdfast.core.errors import Misused
-from holdfast.store.migrate import (
+from holdfast.db.connect import Conn, where
+from holdfast.db.migrate import (
     Migration,
     above,
     grants,
@@ -19,7 +20,6 @@ from holdfast.store.migrate import (
     prune_minimum,
     require_no_tasks,
 )
-from holdfast.store.pool import Conn, where
 
 PAYLOADS = "payload limit: {1}, was {0} (HOLDFAST_PAYLOAD_BYTES_MAX)"
 PRUNES = "minimum age of a prune of the audit: {1}, was {0} (HOLDFAST_AUDIT_PRUNE_DAYS_MIN)"

@@ -17,9 +17,9 @@ from holdfast.config import Settings
 from holdfast.core.audit import EntryFilter
 from holdfast.core.failure import DeadReason
 from holdfast.core.handler import Handlers
+from holdfast.db.clock import read_clock
+from holdfast.db.connect import where
 from holdfast.ops.dead import FAILED, RETRYABLE, DeadFilter
-from holdfast.store.clock import read_clock
-from holdfast.store.pool import where
 
 
 def _as_id(value: str | None) -> str | None:

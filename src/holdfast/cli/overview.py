@@ -6,8 +6,8 @@ from typing import NamedTuple
 from holdfast.cli.screen import AsJson, ago, first_line, on_database, say, show_json, show_table
 from holdfast.config import Settings
 from holdfast.core.state import State
+from holdfast.db.connect import Conn
 from holdfast.store.browse import Browser, Listed, QueueView, Totals, WaitingLong, WorkerView
-from holdfast.store.pool import Conn
 
 LATEST = 5
 LONG_SECONDS = 300.0

@@ -21,10 +21,10 @@ from holdfast.cli.screen import (
 )
 from holdfast.config import Settings
 from holdfast.core.errors import Misused
+from holdfast.db.connect import Conn
 from holdfast.ops.dead import DeadFilter
 from holdfast.ops.plan import ITEMS_MAX, STOP_RATIO, How, PlanView, Preview
 from holdfast.ops.plans import Plans
-from holdfast.store.pool import Conn
 
 redrive = typer.Typer(help="Plans: many dead letters put right at once.", no_args_is_help=True)
 

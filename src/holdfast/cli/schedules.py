@@ -11,9 +11,9 @@ from holdfast.cli.pausing import Why, tell_paused, tell_resumed
 from holdfast.cli.screen import AsJson, By, ago, me, on_database, say, show_json, show_table
 from holdfast.config import Settings
 from holdfast.core.task import Enqueued
+from holdfast.db.clock import read_clock
+from holdfast.db.connect import Conn
 from holdfast.ops.masking import mask_for
-from holdfast.store.clock import read_clock
-from holdfast.store.pool import Conn
 from holdfast.store.schedules import Schedules, ScheduleView
 
 schedules = typer.Typer(help="Schedules: what is made by itself, and when.", no_args_is_help=True)

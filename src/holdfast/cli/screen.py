@@ -30,8 +30,8 @@ from rich.text import Text
 from holdfast.config import Settings
 from holdfast.core.errors import HoldfastError, Misused, SchemaError
 from holdfast.core.redact import redact
-from holdfast.store.migrate import require_current
-from holdfast.store.pool import OWN_PATH, Conn, away, connect, not_allowed, where
+from holdfast.db.connect import OWN_PATH, Conn, away, connect, not_allowed, where
+from holdfast.db.migrate import require_current
 
 T = TypeVar("T")
 

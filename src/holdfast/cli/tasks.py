@@ -25,12 +25,12 @@ from holdfast.core.audit import Action
 from holdfast.core.bounds import refuse_reserved
 from holdfast.core.state import State
 from holdfast.core.task import Enqueued, NewTask, TaskView, Unique, is_id, shown_state
+from holdfast.db.connect import Conn
 from holdfast.ops.dead import DeadLetters
 from holdfast.ops.masking import mask_for
 from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.browse import AttemptView, Browser, Found, Listed
 from holdfast.store.operate import Operator
-from holdfast.store.pool import Conn
 from holdfast.store.tasks import TaskStore
 from holdfast.store.why import Reason as Because
 from holdfast.store.why import Why

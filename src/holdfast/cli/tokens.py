@@ -7,8 +7,8 @@ import typer
 
 from holdfast.cli.screen import AsJson, By, me, on_database, say, show_json, show_table
 from holdfast.config import Settings
+from holdfast.db.connect import Conn
 from holdfast.ops.tokens import NewToken, Role, Tokens, TokenView, WorkerScope
-from holdfast.store.pool import Conn
 
 COLUMNS = ("token", "name", "role", "queues", "kinds", "made", "by", "expires", "last used", "revoked")
 tokens = typer.Typer(help="Tokens: who may use the HTTP API.", no_args_is_help=True)

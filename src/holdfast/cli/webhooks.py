@@ -20,7 +20,7 @@ from holdfast.cli.operating import (
 )
 from holdfast.cli.screen import AsJson, By, ago, first_line, me, on_database, say, show_json, show_table
 from holdfast.config import Settings
-from holdfast.store.pool import Conn
+from holdfast.db.connect import Conn
 from holdfast.webhooks.endpoints import ROTATION_HOURS, Created, Endpoint, Endpoints, NewEndpoint
 from holdfast.webhooks.log import Attempt, DeliveryLog
 from holdfast.webhooks.resend import Resend, Resent

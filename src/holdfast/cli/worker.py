@@ -17,13 +17,13 @@ from holdfast.config import Settings
 from holdfast.core.decide import MAX_ATTEMPTS_DEFAULT
 from holdfast.core.events import both
 from holdfast.core.task import RESERVED_QUEUE, TIMEOUT_SECONDS
+from holdfast.db.connect import away, connect
+from holdfast.db.migrate import require_current, require_read_committed
 from holdfast.observe.log import LogLines
 from holdfast.runtime.lockwatch import LockWatch
 from holdfast.runtime.options import Until, WorkerOptions
 from holdfast.runtime.supervisor import Supervisor
 from holdfast.store.declarations import Declarations
-from holdfast.store.migrate import require_current, require_read_committed
-from holdfast.store.pool import away, connect
 from holdfast.store.tasks import TaskStore
 
 # What waiting does not mend, as the server or libpq say it.

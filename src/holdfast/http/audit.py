@@ -15,6 +15,8 @@ from pydantic import Field
 from holdfast.core.audit import PRUNE_BATCH, EntryFilter
 from holdfast.core.errors import Misused
 from holdfast.core.task import is_id
+from holdfast.db.clock import read_clock
+from holdfast.db.connect import Conn
 from holdfast.http.asking import AskedBy, Asking
 from holdfast.http.quotas import OpenLimit
 from holdfast.http.service import Service
@@ -22,8 +24,6 @@ from holdfast.http.shapes import PAGE_MAX, EntryShape, Shape, Text, Why
 from holdfast.http.streams import LimitedStream
 from holdfast.ops.audit import AuditReader
 from holdfast.store.audit import AuditWriter, Author
-from holdfast.store.clock import read_clock
-from holdfast.store.pool import Conn
 
 router = APIRouter(route_class=Asking, tags=["audit"])
 

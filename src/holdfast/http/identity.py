@@ -9,12 +9,12 @@ from enum import StrEnum
 
 from starlette.requests import Request
 
+from holdfast.db.connect import Conn
 from holdfast.http.origin import refuse_strangers
 from holdfast.http.problems import Refused
 from holdfast.http.proxies import Proxy
 from holdfast.ops.credentials import Credential, Credentials, of_cookie, of_token
 from holdfast.ops.tokens import WITHOUT_AUTHENTICATION, Bearer, Role
-from holdfast.store.pool import Conn
 
 ANYBODY = Bearer("", WITHOUT_AUTHENTICATION, Role.ADMIN)
 LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]{1,5})?", re.IGNORECASE)

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
 from holdfast.config import Settings
+from holdfast.db.connect import Conn
 from holdfast.http.asking import AskedBy, Asking
 from holdfast.http.board import TotalsShape
 from holdfast.http.quotas import OpenLimit
@@ -19,7 +20,6 @@ from holdfast.http.shapes import QueueShape, QueuesPartial, Shape
 from holdfast.http.streams import LimitedStream
 from holdfast.ops.credentials import Credential
 from holdfast.store.figures import figures
-from holdfast.store.pool import Conn
 
 router = APIRouter(route_class=Asking, tags=["board"])
 

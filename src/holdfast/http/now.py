@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from holdfast.core.audit import EntryFilter
+from holdfast.db.connect import connect
 from holdfast.http.asking import AskedBy, Asking
 from holdfast.http.board import TotalsShape
 from holdfast.http.groups import MetGroup, met_groups
@@ -20,7 +21,6 @@ from holdfast.ops.verdict import Seen, Status, judge
 from holdfast.store.board import Board, Change, DatabaseView, Ended, KindView, Trend
 from holdfast.store.doctor import Doctor, Finding
 from holdfast.store.figures import figures
-from holdfast.store.pool import connect
 
 router = APIRouter(route_class=Asking, tags=["now"])
 

@@ -31,7 +31,7 @@ from holdfast.core.errors import (
     TokenNotFound,
     WorkerNotFound,
 )
-from holdfast.store.pool import login_of
+from holdfast.db.connect import login_of
 
 MEDIA_TYPE = "application/problem+json"
 # Of what is wrong in a request.

@@ -7,10 +7,10 @@ import psycopg
 from psycopg import sql
 
 from holdfast.core.errors import HoldfastError
+from holdfast.db.connect import Conn
+from holdfast.db.migrate import require_current
 from holdfast.http.problems import missing_right
 from holdfast.http.service import Service
-from holdfast.store.migrate import require_current
-from holdfast.store.pool import Conn
 
 SHARED_SECONDS = 1.0
 CHECK_SECONDS = 6.0

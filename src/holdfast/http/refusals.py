@@ -9,8 +9,8 @@ import psycopg
 
 from holdfast.config import Settings
 from holdfast.core.audit import Action
+from holdfast.db.connect import Conn
 from holdfast.store.audit import CODE, AuditWriter, Author
-from holdfast.store.pool import Conn
 
 EVERY_SECONDS = 60.0
 # Entries in a minute; the last of them stands for all further addresses.

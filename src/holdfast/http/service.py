@@ -18,6 +18,15 @@ from starlette.requests import Request
 from holdfast.config import Settings
 from holdfast.core.events import Listener, silent
 from holdfast.core.handler import Handlers
+from holdfast.db.connect import (
+    CLIENT_CHECKED,
+    ENCODING,
+    OWN_PATH,
+    Conn,
+    ReadableTimes,
+    options_for,
+    refuses_options,
+)
 from holdfast.http.access import may
 from holdfast.http.identity import COOKIE, Auth, Lookups, present, token_in, unknown
 from holdfast.http.origin import SAFE
@@ -32,15 +41,6 @@ from holdfast.ops.sessions import Sessions
 from holdfast.ops.tokens import Bearer, Role, Tokens
 from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.operate import Operator
-from holdfast.store.pool import (
-    CLIENT_CHECKED,
-    ENCODING,
-    OWN_PATH,
-    Conn,
-    ReadableTimes,
-    options_for,
-    refuses_options,
-)
 
 STATEMENT_SECONDS = 3.0
 # Shorter, so that whoever waits for a locked table is told of the lock.

@@ -13,6 +13,7 @@ from holdfast.core.errors import TaskNotFound
 from holdfast.core.state import State
 from holdfast.core.stored_json import shown_json
 from holdfast.core.task import PRIORITIES, PRIORITY_DEFAULT, NewTask, Unique, is_id
+from holdfast.db.bridges import bridge_async
 from holdfast.http.asking import AskedBy, Asking
 from holdfast.http.shapes import (
     PAGE_MAX,
@@ -29,7 +30,6 @@ from holdfast.http.shapes import (
     task_shape,
 )
 from holdfast.ops.masking import mask_for
-from holdfast.store.bridges import bridge_async
 from holdfast.store.browse import ATTEMPTS_MAX, Browser
 from holdfast.store.enqueue import Enqueuer
 from holdfast.store.operate import Operator

@@ -6,10 +6,10 @@ from fastapi import APIRouter, Path, Query
 from pydantic import AwareDatetime, Field, create_model
 
 from holdfast.core.audit import Action
+from holdfast.db.bridges import bridge_async
 from holdfast.http.asking import AskedBy, Asking
 from holdfast.http.shapes import PAGE_MAX, PlanShape, Reasoned, Shape, Text, leads_to, shape
 from holdfast.ops.tokens import Role
-from holdfast.store.bridges import bridge_async
 from holdfast.store.enqueue import Enqueuer
 from holdfast.webhooks.address import URL_CHARACTERS_MAX
 from holdfast.webhooks.endpoints import (

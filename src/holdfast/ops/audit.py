@@ -13,9 +13,9 @@ from holdfast.config import Settings
 from holdfast.core.audit import Entry, EntryFilter
 from holdfast.core.errors import Misused
 from holdfast.core.redact import shown_url
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 from holdfast.store.audit import AuditWriter
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
 
 PAGE = 1_000
 # So many entries are written at once, before whoever sends them may do something else.

@@ -5,10 +5,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from holdfast.config import Settings
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 from holdfast.ops.sessions import IDLE_SECONDS
 from holdfast.ops.tokens import WRITTEN, Bearer, Role, hash_of
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
 
 _COOKIE = re.compile(r"[A-Za-z0-9_-]{43}")
 

@@ -15,12 +15,12 @@ from holdfast.core.operated import TasksForgotten
 from holdfast.core.state import Move, after
 from holdfast.core.stored_json import read_json
 from holdfast.core.task import TaskView, is_id
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.browse import LOOK, Found
 from holdfast.store.operate import Operator
-from holdfast.store.pool import Conn
 from holdfast.store.samples import EXACT_MAX, Samples
-from holdfast.store.sql import load
 
 FAILED = ("failed",)
 RETRYABLE = ("failed", "cancelled")

@@ -16,12 +16,12 @@ from holdfast.core.events import Listener, silent
 from holdfast.core.handler import Handler, Handlers, Task
 from holdfast.core.outcome import Snooze
 from holdfast.core.task import RESERVED_QUEUE
+from holdfast.db.connect import OWN_PATH, Conn, connect
+from holdfast.db.statements import load
 from holdfast.ops.guards import Guards
 from holdfast.ops.plans import Plans
 from holdfast.store.audit import Author
 from holdfast.store.drivers import PLAN_KIND
-from holdfast.store.pool import OWN_PATH, Conn, connect
-from holdfast.store.sql import load
 
 SEND = 4_000
 FOLLOW = 5_000

@@ -16,11 +16,11 @@ from holdfast.core.errors import GroupNotFound, JsonUnreadable
 from holdfast.core.events import Listener, silent
 from holdfast.core.redact import STRUCK
 from holdfast.core.stored_json import read_json
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 from holdfast.ops.masking import Mask
 from holdfast.store.audit import AuditWriter, Author
-from holdfast.store.pool import Conn
 from holdfast.store.samples import EXACT_MAX
-from holdfast.store.sql import load
 
 GROUP_SAMPLE = 500
 SUCCESS_SAMPLE = 2_000

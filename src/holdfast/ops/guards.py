@@ -9,9 +9,9 @@ from holdfast.core.errors import JsonUnreadable, Misused
 from holdfast.core.failure import kept
 from holdfast.core.handler import Candidate, Guarded, Handlers
 from holdfast.core.stored_json import read_json
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 from holdfast.ops.dead import DeadFilter
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
 
 PAGE = 1_000
 # For a preview that a viewer asks for: guards may do anything, and payloads are large.

@@ -10,8 +10,8 @@ from holdfast.core.handler import Handlers
 from holdfast.core.redact import STRUCK, masked
 from holdfast.core.stored_json import read_json, why_unreadable
 from holdfast.core.task import TaskView
+from holdfast.db.connect import Conn
 from holdfast.store.declarations import Declarations
-from holdfast.store.pool import Conn
 from holdfast.store.schedules import ScheduleView
 
 

@@ -22,13 +22,13 @@ from holdfast.core.events import Listener, silent
 from holdfast.core.handler import Handlers
 from holdfast.core.operated import PlanChanged
 from holdfast.core.task import is_id
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 from holdfast.ops.dead import DeadFilter, DeadLetters
 from holdfast.ops.guards import Guards
 from holdfast.ops.plan import How, PlanView, Preview
 from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.drivers import Drivers
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
 
 SAMPLE = 10
 SUMMARIES = {"redrive": Action.RETRY_BATCH_SUMMARY, "forget": Action.FORGET_BATCH_SUMMARY}

@@ -6,10 +6,10 @@ from datetime import datetime
 
 from holdfast.config import Settings
 from holdfast.core.audit import Action
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 from holdfast.ops.tokens import Bearer, Role, hash_of
 from holdfast.store.audit import AuditWriter, Author
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
 
 IDLE_SECONDS = 3_600.0
 ABSOLUTE_SECONDS = 12 * 3_600.0

@@ -13,9 +13,9 @@ from holdfast.config import Settings
 from holdfast.core.audit import Action
 from holdfast.core.bounds import RESERVED_KINDS
 from holdfast.core.errors import Misused, OutOfScope, TokenNameTaken, TokenNotFound
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 from holdfast.store.audit import AuditWriter, Author
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
 
 WRITTEN = re.compile(r"hf_([a-z0-9]{12})\.([A-Za-z0-9_-]{43})")
 

@@ -6,8 +6,8 @@ import psycopg
 
 from holdfast.core.decide import Policy
 from holdfast.core.events import StatementFailed
+from holdfast.db.link import Link, LinkLost, ReconnectDelay
 from holdfast.runtime.child import Child, Fates
-from holdfast.runtime.link import Link, LinkLost, ReconnectDelay
 from holdfast.runtime.options import WorkerOptions
 from holdfast.store.tasks import TaskStore
 

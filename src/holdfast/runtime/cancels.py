@@ -2,7 +2,7 @@
 
 import psycopg
 
-from holdfast.runtime.link import Link, LinkLost
+from holdfast.db.link import Link, LinkLost
 from holdfast.runtime.runs import Runs
 from holdfast.store.tasks import TaskStore
 

@@ -7,9 +7,9 @@ from datetime import datetime
 from holdfast.config import Settings
 from holdfast.core.events import ClockStepped, Listener
 from holdfast.core.step import Step, StepWatch
-from holdfast.store.clock import read_clock
+from holdfast.db.clock import read_clock
+from holdfast.db.connect import Conn
 from holdfast.store.gates import Gates
-from holdfast.store.pool import Conn
 from holdfast.store.schedules import Pulse, Schedules
 from holdfast.store.steps import STILL_DUE_LIMIT, Steps
 

@@ -12,6 +12,7 @@ from holdfast.core.events import FailedAfterFinish, Listener, TasksSettled
 from holdfast.core.handler import Handlers
 from holdfast.core.outcome import Complete, Failed, Finished, Outcome, Release, Released
 from holdfast.core.task import Claim
+from holdfast.db.link import Link
 from holdfast.runtime.cancels import Cancels
 from holdfast.runtime.errands import Errands
 from holdfast.runtime.finish import Finishing
@@ -19,7 +20,6 @@ from holdfast.runtime.flight import FlightRecord
 from holdfast.runtime.gathering import Gathering
 from holdfast.runtime.hand import Hand
 from holdfast.runtime.intake import Intake
-from holdfast.runtime.link import Link
 from holdfast.runtime.options import Until, WorkerOptions
 from holdfast.runtime.pace import GROUP, Pace
 from holdfast.runtime.register import register

@@ -21,9 +21,9 @@ from holdfast.core.errors import LeaseLost, Misused
 from holdfast.core.handler import Handlers, Task
 from holdfast.core.state import State
 from holdfast.core.task import Predecessor
-from holdfast.store.bridges import AsyncBridge, Rows, SyncBridge, bridge_async, bridge_sync
-from holdfast.store.pool import Conn, connect, connect_sync
-from holdfast.store.sql import load
+from holdfast.db.bridges import AsyncBridge, Rows, SyncBridge, bridge_async, bridge_sync
+from holdfast.db.connect import Conn, connect, connect_sync
+from holdfast.db.statements import load
 
 # Of each sort in one executor: who finds none free waits, because opening one takes longer than a finish.
 CONNECTIONS_MAX = 10

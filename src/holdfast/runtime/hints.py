@@ -8,9 +8,9 @@ from contextlib import suppress
 import psycopg
 from psycopg import sql
 
-from holdfast.runtime.link import ReconnectDelay
+from holdfast.db.connect import connect, is_direct
+from holdfast.db.link import ReconnectDelay
 from holdfast.runtime.options import WorkerOptions
-from holdfast.store.pool import connect, is_direct
 from holdfast.store.tasks import HINT_CHANNEL
 
 RETRY_SECONDS = 5.0

@@ -14,11 +14,11 @@ import psycopg
 from holdfast.core.events import Listener, StatementFailed
 from holdfast.core.handler import Handlers
 from holdfast.core.task import Claim
+from holdfast.db.connect import Conn
+from holdfast.db.link import Link, LinkLost, ReconnectDelay
 from holdfast.runtime.flight import ITEMS_MAX
-from holdfast.runtime.link import Link, LinkLost, ReconnectDelay
 from holdfast.runtime.options import WorkerOptions
 from holdfast.store.claimer import Claimer
-from holdfast.store.pool import Conn
 from holdfast.store.slots import Slots
 from holdfast.store.tasks import TaskStore
 

@@ -19,11 +19,11 @@ from holdfast.core.events import (
     StatementDelayed,
     silent,
 )
-from holdfast.runtime.link import Link, LinkLost
+from holdfast.db.connect import Conn
+from holdfast.db.link import Link, LinkLost
+from holdfast.db.locks import Blocker, blockers, open_transactions
 from holdfast.runtime.options import WorkerOptions
 from holdfast.runtime.wire import Report, Wire
-from holdfast.store.locks import Blocker, blockers, open_transactions
-from holdfast.store.pool import Conn
 
 LOOK_SECONDS = 1.0
 # After this many checks without a lock, watching stops: the delay has another reason.

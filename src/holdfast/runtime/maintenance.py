@@ -15,8 +15,9 @@ import psycopg
 
 from holdfast.core.decide import Policy
 from holdfast.core.events import Listener, StatementFailed
+from holdfast.db.connect import Conn
+from holdfast.db.link import Link, LinkLost, ReconnectDelay
 from holdfast.runtime.clockwatch import ClockWatch
-from holdfast.runtime.link import Link, LinkLost, ReconnectDelay
 from holdfast.runtime.options import WorkerOptions
 from holdfast.store.audit import AuditWriter
 from holdfast.store.drivers import Drivers
@@ -24,7 +25,6 @@ from holdfast.store.followups import Followups
 from holdfast.store.gates import Gates
 from holdfast.store.operate import Operator
 from holdfast.store.pending import look
-from holdfast.store.pool import Conn
 from holdfast.store.schedules import Schedules
 from holdfast.store.tasks import RECLAIM_LIMIT, TaskStore
 from holdfast.store.upkeep import Upkeep

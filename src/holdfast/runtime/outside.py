@@ -18,13 +18,13 @@ from holdfast.core.outcome import Failed, Outcome, Release, Released
 from holdfast.core.state import Move
 from holdfast.core.stored_json import CHARACTERS_MAX, check_json
 from holdfast.core.task import RESERVED_QUEUE, TIMEOUT_SECONDS, Claim
+from holdfast.db.connect import Conn
 from holdfast.runtime.verdicts import Verdicts
 from holdfast.store.declarations import Declarations
 from holdfast.store.floor import BEGINNING, END, Floor, Range
 from holdfast.store.gates import Gates
 from holdfast.store.leasing import AtOnce
 from holdfast.store.outside import EPOCH, Lease, OutsideStore
-from holdfast.store.pool import Conn
 from holdfast.store.settle import Settlement
 from holdfast.store.tasks import TaskStore
 from holdfast.store.turns import Turns

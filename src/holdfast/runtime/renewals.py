@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection
 import psycopg
 
 from holdfast.core.events import StatementFailed
+from holdfast.db.link import Link, LinkLost, ReconnectDelay
 from holdfast.runtime.child import Child
-from holdfast.runtime.link import Link, LinkLost, ReconnectDelay
 from holdfast.runtime.options import WorkerOptions
 from holdfast.runtime.wire import Order
 from holdfast.store.tasks import TaskStore

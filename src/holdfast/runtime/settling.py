@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 import psycopg
 
 from holdfast.core.events import Listener, StatementFailed
+from holdfast.db.link import Link, LinkLost, ReconnectDelay
 from holdfast.runtime.flight import UNSETTLED_MAX
-from holdfast.runtime.link import Link, LinkLost, ReconnectDelay
 from holdfast.store.settle import Settled, Settlement
 from holdfast.store.tasks import TaskStore
 

@@ -5,8 +5,8 @@ import time
 import psycopg
 
 from holdfast.core.events import KindsUnknown
+from holdfast.db.link import Link, LinkLost
 from holdfast.runtime.errands import Errands
-from holdfast.runtime.link import Link, LinkLost
 from holdfast.store.gates import Gates
 from holdfast.store.tasks import TaskStore
 

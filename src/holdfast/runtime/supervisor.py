@@ -25,11 +25,11 @@ from holdfast.core.events import (
     StatementFailed,
     WorkerLeaving,
 )
+from holdfast.db.link import LinkLost
 from holdfast.runtime.burials import Burials
 from holdfast.runtime.child import Child, Leaving
 from holdfast.runtime.errands import Errands
 from holdfast.runtime.hints import Hints
-from holdfast.runtime.link import LinkLost
 from holdfast.runtime.maintenance import Maintenance
 from holdfast.runtime.options import Until, WorkerOptions
 from holdfast.runtime.renewals import Renewals

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from holdfast.config import Settings
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 
 HOURS = 24
 

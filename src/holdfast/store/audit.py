@@ -13,8 +13,8 @@ from holdfast.core.audit import PRUNE_BATCH, Action, EntryFilter, Identity
 from holdfast.core.errors import SQLSTATES
 from holdfast.core.events import Listener, silent
 from holdfast.core.operated import AuditPruned, AuditSealed
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 
 SEAL_CHUNKS = 1_000
 # The actor of what code does by itself.

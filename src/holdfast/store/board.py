@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from holdfast.config import Settings
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 from holdfast.store.browse import QUEUES_MAX, QueueView
-from holdfast.store.pool import Conn
 from holdfast.store.samples import EXACT_MAX, Samples
-from holdfast.store.sql import load
 
 CHANGES_SHOWN = 20
 

@@ -8,9 +8,9 @@ from typing import Generic, TypeVar
 from holdfast.config import Settings
 from holdfast.core.state import State
 from holdfast.core.task import shown_state
-from holdfast.store.pool import Conn
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 from holdfast.store.samples import EXACT_MAX, QueueSample, Samples, larger
-from holdfast.store.sql import load
 
 T = TypeVar("T")
 WORKERS_MAX = 1_000

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from holdfast.config import Settings
 from holdfast.core.handler import Handler
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 
 KEPT_DAYS = 90
 # Instead of a field: all of them, because whoever declared the kind may not have the others shown.

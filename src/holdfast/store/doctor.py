@@ -10,12 +10,12 @@ import psycopg
 
 from holdfast.config import Settings
 from holdfast.core.errors import SchemaError
-from holdfast.store.clock import read_clock
-from holdfast.store.migrate import payload_limit, prune_minimum, require_current
-from holdfast.store.pool import Conn, default_isolation, is_direct
-from holdfast.store.privileges import differences
+from holdfast.db.clock import read_clock
+from holdfast.db.connect import Conn, default_isolation, is_direct
+from holdfast.db.migrate import payload_limit, prune_minimum, require_current
+from holdfast.db.privileges import differences
+from holdfast.db.statements import load
 from holdfast.store.schedules import Schedules
-from holdfast.store.sql import load
 
 SERVER_VERSION_MIN = 150000
 CLOCK_SECONDS_MAX = 2.0

@@ -5,9 +5,9 @@ import json
 from holdfast.config import Settings
 from holdfast.core.events import Listener, silent
 from holdfast.core.task import RESERVED_QUEUE, NewTask
-from holdfast.store.bridges import bridge_async
+from holdfast.db.bridges import bridge_async
+from holdfast.db.connect import Conn
 from holdfast.store.enqueue import Enqueuer
-from holdfast.store.pool import Conn
 
 PLAN_KIND = "holdfast.plan"
 

@@ -12,8 +12,8 @@ from holdfast.core.bounds import check_task
 from holdfast.core.errors import SQLSTATES, SchemaError
 from holdfast.core.events import Listener, TasksEnqueued, silent
 from holdfast.core.task import KEY_WINDOW_SECONDS, Enqueued, Moment, NewTask
-from holdfast.store.bridges import AsyncBridge, Rows, SyncBridge
-from holdfast.store.sql import load
+from holdfast.db.bridges import AsyncBridge, Rows, SyncBridge
+from holdfast.db.statements import load
 
 # The schema is not there, or it is and the function is not.
 NO_SUCH_FUNCTION = ("3F000", "42883")

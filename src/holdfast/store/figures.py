@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.config import Settings
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 from holdfast.store.browse import Browser, QueueView, Totals
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 from holdfast.config import Settings
 from holdfast.core.events import FollowupsReleased, Listener, silent
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 
 RELEASE_LIMIT = 100
 

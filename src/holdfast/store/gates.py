@@ -8,8 +8,8 @@ waits, is told about, and fails after a grace.
 from holdfast.config import Settings
 from holdfast.core.events import KindGateChanged, Listener, TasksMoved, silent
 from holdfast.core.state import Move
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 
 UNROUTE_LIMIT = 1_000
 

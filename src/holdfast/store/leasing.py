@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from holdfast.config import Settings
 from holdfast.core.events import Listener, TasksClaimed
 from holdfast.core.task import TIMEOUT_SECONDS, Claim
-from holdfast.store.pool import Conn
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 from holdfast.store.slots import Slots
-from holdfast.store.sql import load
 from holdfast.store.turns import Turns
 
 STIR_LIMIT = 2_000

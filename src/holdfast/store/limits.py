@@ -9,9 +9,9 @@ from holdfast.core.audit import Action
 from holdfast.core.errors import Misused
 from holdfast.core.events import LimitChanged, Listener, silent
 from holdfast.core.limit import ANY, Limit, Scope
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 from holdfast.store.audit import AuditWriter, Author
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
 
 CODE = "code"
 

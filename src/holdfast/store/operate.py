@@ -15,9 +15,9 @@ from holdfast.core.events import KindGateChanged, Listener, TasksMoved, TasksWok
 from holdfast.core.failure import DeadReason, FailureClass
 from holdfast.core.state import Move, State, after
 from holdfast.core.task import RESERVED_QUEUE, Counters, ErrorMark, TaskView, is_id
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 from holdfast.store.audit import AuditWriter, Author
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
 
 # A move can lose a race with a claim or a settle; then the task stands elsewhere and is asked again.
 _TRIES = 5

@@ -13,9 +13,9 @@ from uuid_utils import uuid7
 from holdfast.core.errors import Misused, WorkerNotFound
 from holdfast.core.state import Move
 from holdfast.core.task import Claim
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 from holdfast.store.operate import Operator
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
 from holdfast.store.tasks import TaskStore, as_claims
 
 # A worker of ours counts its connections; one of these has none, and whoever speaks for it holds its row.

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.config import Settings
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 
 
 class DueWork(NamedTuple):

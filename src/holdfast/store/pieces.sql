@@ -1,4 +1,4 @@
--- What several statements have in common; `store/sql.py` puts it in where they say {name}.
+-- What several statements have in common; `db/statements.py` puts it in where they say {name}.
 
 -- piece: dead_letters
 -- What `ops.dead.DeadFilter` asks for; the tasks that drive plans are nobody's dead letters.

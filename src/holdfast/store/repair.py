@@ -6,10 +6,10 @@ from holdfast.config import Settings
 from holdfast.core.audit import Action
 from holdfast.core.events import Listener, silent
 from holdfast.core.operated import TasksRepaired
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.doctor import Doctor, Misplaced
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
 
 
 class Repair:

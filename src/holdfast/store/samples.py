@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from holdfast.config import Settings
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 
 # Up to so many are counted at once, and the figure is exact.
 EXACT_MAX = 10_000

@@ -16,12 +16,12 @@ from holdfast.core.handler import Handler, Scheduled
 from holdfast.core.outcome import as_seconds
 from holdfast.core.schedule import Cron, Due
 from holdfast.core.task import Enqueued, NewTask
+from holdfast.db.bridges import bridge_async
+from holdfast.db.clock import read_clock
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 from holdfast.store.audit import AuditWriter, Author
-from holdfast.store.bridges import bridge_async
-from holdfast.store.clock import read_clock
 from holdfast.store.enqueue import Enqueuer
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
 
 FIRE_LIMIT = 100
 # One that could not be fired is tried again after so long. Another host may know its time zone, so whoever

@@ -25,9 +25,9 @@ from holdfast.core.events import (
 from holdfast.core.failure import DeadReason, Failure, FailureClass, kept
 from holdfast.core.state import Move
 from holdfast.core.task import Claim, Counters
-from holdfast.store.partitions import PARTITIONED, ensure_partitions
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
+from holdfast.db.connect import Conn
+from holdfast.db.partitions import PARTITIONED, ensure_partitions
+from holdfast.db.statements import load
 
 Settlement: TypeAlias = tuple[Claim, Verdict]
 

@@ -25,13 +25,13 @@ from holdfast.core.failure import Failure, FailureClass
 from holdfast.core.outcome import Failed, Outcome, Release, Released, WorkerLost
 from holdfast.core.step import Step
 from holdfast.core.task import KEY_WINDOW_SECONDS, TIMEOUT_SECONDS, Claim, Enqueued, NewTask
-from holdfast.store.bridges import bridge_async
+from holdfast.db.bridges import bridge_async
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 from holdfast.store.enqueue import Enqueuer
 from holdfast.store.floor import Floor, Range, Snapshot
 from holdfast.store.leasing import NOTHING_AT_ONCE, AtOnce, Leasing
-from holdfast.store.pool import Conn
 from holdfast.store.settle import Settled, Settlement, Settler
-from holdfast.store.sql import load
 
 SHUNT_LIMIT = 1_000
 RECLAIM_LIMIT = 50

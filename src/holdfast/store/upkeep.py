@@ -10,17 +10,17 @@ from holdfast.config import Settings
 from holdfast.core.audit import PRUNE_BATCH
 from holdfast.core.events import Listener, OwnerNeeded, PartitionsChanged, silent
 from holdfast.core.operated import GroupRegressed
+from holdfast.db.clock import read_clock
+from holdfast.db.connect import Conn
+from holdfast.db.partitions import drop_old_partitions, ensure_partitions, index_closed_partitions
+from holdfast.db.statements import load
 from holdfast.store.answers import Answers
 from holdfast.store.audit import AuditWriter
 from holdfast.store.board import note_queues
-from holdfast.store.clock import read_clock
 from holdfast.store.declarations import Declarations
 from holdfast.store.followups import Followups
 from holdfast.store.operate import Operator
-from holdfast.store.partitions import drop_old_partitions, ensure_partitions, index_closed_partitions
-from holdfast.store.pool import Conn
 from holdfast.store.samples import Samples
-from holdfast.store.sql import load
 
 CANCELLED_DAYS = 30
 MINUTES_DAYS = 90

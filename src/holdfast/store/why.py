@@ -9,8 +9,8 @@ from typing import NamedTuple
 from holdfast.config import Settings
 from holdfast.core.state import State
 from holdfast.core.task import TaskView
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 
 COUNT_MAX = 10_000
 _MARKED = (State.FAILED, State.CANCELLED, State.PAUSED)

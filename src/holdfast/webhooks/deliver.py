@@ -12,8 +12,8 @@ from holdfast.core.events import Listener
 from holdfast.core.failure import kept
 from holdfast.core.handler import Task
 from holdfast.core.outcome import Complete, Fail, Outcome, Retry, Snooze
-from holdfast.runtime.link import Link, LinkLost
-from holdfast.store.pool import Conn
+from holdfast.db.connect import Conn
+from holdfast.db.link import Link, LinkLost
 from holdfast.webhooks.address import AddressRefused, Network, networks_of
 from holdfast.webhooks.endpoints import Endpoints, Target
 from holdfast.webhooks.exchange import KEPT_BYTES, Undelivered

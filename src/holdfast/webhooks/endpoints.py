@@ -16,10 +16,10 @@ from holdfast.core.events import Listener, silent
 from holdfast.core.limit import Limit, Scope, bucket_of_key
 from holdfast.core.redact import shown_url
 from holdfast.core.task import is_id
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.limits import Limits
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
 from holdfast.webhooks import patience
 from holdfast.webhooks.address import Place, place_of
 from holdfast.webhooks.kinds import DELIVER, ENDPOINT

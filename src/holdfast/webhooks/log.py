@@ -12,10 +12,10 @@ from holdfast.config import Settings
 from holdfast.core.events import Listener, StatementFailed
 from holdfast.core.redact import shown_url
 from holdfast.core.task import is_id
-from holdfast.runtime.link import Link, LinkLost
-from holdfast.store.partitions import ensure_partitions
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
+from holdfast.db.connect import Conn
+from holdfast.db.link import Link, LinkLost
+from holdfast.db.partitions import ensure_partitions
+from holdfast.db.statements import load
 
 GROUP_MAX = 500
 GATHER_SECONDS = 0.003

@@ -15,10 +15,10 @@ from holdfast.core.events import Listener, silent
 from holdfast.core.handler import Bulk, Task
 from holdfast.core.limit import bucket_of_key, bucket_of_lane
 from holdfast.core.task import NewTask
-from holdfast.store.bridges import bridge_async
+from holdfast.db.bridges import bridge_async
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 from holdfast.store.enqueue import Enqueuer
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
 from holdfast.webhooks.kinds import DELIVER, ENDPOINT, PUBLISH, Delivery, Event
 from holdfast.webhooks.patience import KEEP_DISABLED_DAYS
 

@@ -13,15 +13,15 @@ from holdfast.core.errors import Misused
 from holdfast.core.events import Listener, silent
 from holdfast.core.handler import Handlers
 from holdfast.core.state import State
+from holdfast.db.bridges import bridge_async
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 from holdfast.ops.dead import DeadFilter, DeadLetters
 from holdfast.ops.plan import How, PlanView
 from holdfast.ops.plans import Plans
 from holdfast.store.audit import AuditWriter, Author
-from holdfast.store.bridges import bridge_async
 from holdfast.store.enqueue import Enqueuer
 from holdfast.store.operate import Operator
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
 from holdfast.webhooks.endpoints import Endpoints
 from holdfast.webhooks.kinds import DELIVER, Delivery
 from holdfast.webhooks.publish import delivery_task

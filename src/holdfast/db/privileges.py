@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from holdfast.store.pool import Conn
-from holdfast.store.sql import PACKAGE, load
+from holdfast.db.connect import Conn
+from holdfast.db.statements import PACKAGE, load
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -33,7 +33,7 @@ class Differences:
 @cache
 def expected() -> frozenset[Privilege]:
     """The table: what `holdfast migrate --grants` grants, and nothing else."""
-    text = (files(PACKAGE) / "store/privileges.txt").read_text(encoding="utf-8")
+    text = (files(PACKAGE) / "db/privileges.txt").read_text(encoding="utf-8")
     return frozenset(
         Privilege(*line.split(" | ")) for line in text.splitlines() if line and not line.startswith("#")
     )
@@ -42,7 +42,7 @@ def expected() -> frozenset[Privilege]:
 async def granted(conn: Conn, schema: str) -> frozenset[Privilege]:
     """What the roles, and everybody, were granted in this database."""
     rows = await (
-        await conn.execute(load("store/privileges.sql", schema)["privileges"], {"schema": schema})
+        await conn.execute(load("db/privileges.sql", schema)["privileges"], {"schema": schema})
     ).fetchall()
     return frozenset(Privilege(*row) for row in rows)
 

@@ -10,7 +10,7 @@ Therefore the server rolls back what has waited for one lock for most of the dea
 can have been committed by then), the connection stays, and the statement is tried again. A pooler in
 transaction mode does not pass that setting on. There the statement loses its connection, and nothing more is
 sent while a backend of this name waits for a lock. A backend whose client has gone for another reason is
-ended by the server within seconds (`CLIENT_CHECKED` in store/pool.py).
+ended by the server within seconds (`CLIENT_CHECKED` in db/connect.py).
 """
 
 import asyncio
@@ -24,8 +24,8 @@ from typing import TypeVar
 import psycopg
 
 from holdfast.core.events import DatabaseFound, DatabaseLost, Listener, StatementDelayed
-from holdfast.store.locks import abandoned_waits
-from holdfast.store.pool import OWN_PATH, Conn, connect
+from holdfast.db.connect import OWN_PATH, Conn, connect
+from holdfast.db.locks import abandoned_waits
 
 T = TypeVar("T")
 

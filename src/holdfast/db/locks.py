@@ -3,8 +3,8 @@
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from holdfast.store.pool import Conn
-from holdfast.store.sql import load
+from holdfast.db.connect import Conn
+from holdfast.db.statements import load
 
 
 class Blocker(NamedTuple):
@@ -24,7 +24,7 @@ class Blocker(NamedTuple):
 async def blockers(conn: Conn, applications: Collection[str]) -> list[Blocker]:
     """The sessions that connections of these names wait for, the one with the most of them first."""
     values = {"applications": list(applications)}
-    rows = await (await conn.execute(load("store/locks.sql")["blockers"], values)).fetchall()
+    rows = await (await conn.execute(load("db/locks.sql")["blockers"], values)).fetchall()
     return [Blocker(*row) for row in rows]
 
 
@@ -34,12 +34,12 @@ async def open_transactions(conn: Conn, found: Collection[Blocker]) -> set[tuple
         "pids": [blocker.pid for blocker in found],
         "transactions": [blocker.transaction for blocker in found],
     }
-    return set(await (await conn.execute(load("store/locks.sql")["open_transactions"], values)).fetchall())
+    return set(await (await conn.execute(load("db/locks.sql")["open_transactions"], values)).fetchall())
 
 
 async def abandoned_waits(conn: Conn) -> bool:
     """Whether a statement of a connection of the same name, given up by its client, waits for a lock."""
-    row = await (await conn.execute(load("store/locks.sql")["abandoned_waits"])).fetchone()
+    row = await (await conn.execute(load("db/locks.sql")["abandoned_waits"])).fetchone()
     assert row is not None, "a select without a table always answers"
     waits: bool = row[0]
     return waits

@@ -15,8 +15,8 @@ from typing import LiteralString
 import psycopg
 from psycopg import sql
 
-from holdfast.store.pool import Conn
-from holdfast.store.sql import in_schema
+from holdfast.db.connect import Conn
+from holdfast.db.statements import in_schema
 
 DAYS_AHEAD = 14
 HISTORY_DAYS = 7

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from holdfast.store.pool import Conn
+from holdfast.db.connect import Conn
 
 
 async def read_clock(conn: Conn) -> datetime:

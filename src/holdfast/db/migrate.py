@@ -11,9 +11,9 @@ from psycopg import sql
 
 from holdfast.config import AUDIT_PRUNE_DAYS_MIN, PAYLOAD_BYTES_MAX
 from holdfast.core.errors import SchemaError
-from holdfast.store.partitions import ensure_partitions
-from holdfast.store.pool import Conn
-from holdfast.store.sql import PACKAGE, in_schema, load
+from holdfast.db.connect import Conn
+from holdfast.db.partitions import ensure_partitions
+from holdfast.db.statements import PACKAGE, in_schema, load
 
 _FILE = re.compile(r"^(\d{4})_(\w+)\.up\.sql$")
 # Files with functions; a feature brings its own.
@@ -41,7 +41,7 @@ class Migration:
 
 def migrations(schema: str) -> list[Migration]:
     """Every migration of this package, in order."""
-    folder = files(PACKAGE) / "store/migrations"
+    folder = files(PACKAGE) / "db/migrations"
     found = []
     for entry in folder.iterdir():
         match = _FILE.match(entry.name)
@@ -155,7 +155,7 @@ def function_statements(
 
 def grants(schema: str) -> LiteralString:
     """Least-privilege roles, as SQL to read and run."""
-    return load("store/grants.sql", schema)["grants"]
+    return load("db/grants.sql", schema)["grants"]
 
 
 def require_utf8(conn: Conn) -> None:
