@@ -160,7 +160,7 @@ FLOW = {
     "dear-question-asked-as-often": Fault(
         "Maintenance._wake", "asked = began >= self._ask_held_at", "asked = True"
     ),
-    "oldest-of-any-kind": Fault("samples._by_queue", "figures[3] = max((age", "figures[3] = min((age"),
+    "oldest-of-any-kind": Fault("counts._by_queue", "figures[3] = max((age", "figures[3] = min((age"),
     "counted-where-whole-reads-are-off": Fault(
         "Samples._take", 'await conn.execute(self._sql["count_freely"])', "pass"
     ),

@@ -26,7 +26,7 @@ HTTP = {
     "preview-pages-overlap": Fault("dead.preview", "offset=only.offset", "offset=0"),
     "dry-run-acts": Fault("http.dead.retry", "if act.dry_run:", "if False:"),
     "board-without-acts": Fault(
-        "board.ops",
+        "dashboard.ops",
         "EntryFilter(action=audit_action, actor=audit_actor)",
         'EntryFilter(action="nothing")',
     ),
@@ -139,7 +139,7 @@ HTTP = {
     "looks-ever-later": Fault(
         "Service.__init__", "reconnect_timeout=CONNECT_SECONDS", "reconnect_timeout=300"
     ),
-    "sample-not-shown": Fault("browse._with_sample", "ready=larger(view.ready, ready)", "ready=view.ready"),
+    "sample-not-shown": Fault("tasks._with_sample", "ready=larger(view.ready, ready)", "ready=view.ready"),
     "batch-waits-for-a-worker": Fault(
         "http.dead.retry",
         "    await Driver(asked.settings, asked.handlers, asked.service.listen).send_all(asked.conn, plan.id)\n",

@@ -9,7 +9,7 @@ from benchmarks.redrive import DEAD
 from holdfast.core.audit import EntryFilter
 from holdfast.db.statements import load
 from holdfast.ops.dead import FAILED, DeadFilter
-from holdfast.store.browse import LOOK
+from holdfast.views.tasks import LOOK
 from tests.http_api.conftest import Api
 
 MANY = LOOK + 5_000
@@ -31,24 +31,24 @@ _PAGE: dict[str, Any] = {
 _DEAD = DeadFilter(states=FAILED).values()
 _ENTRIES = dict.fromkeys(EntryFilter.__dataclass_fields__)
 STATEMENTS: dict[tuple[str, str], dict[str, Any]] = {
-    ("store/views.sql", "list_alive"): {"state": None},
-    ("store/views.sql", "list_alive_edge"): {},
-    ("store/views.sql", "list_marked"): {"queue": "nobody"},
-    ("store/views.sql", "list_marked_edge"): {},
-    ("store/views.sql", "list_completed"): {"kind": "nothing"},
-    ("store/views.sql", "list_completed_edge"): {},
-    ("store/views.sql", "list_running"): {},
-    ("store/views.sql", "queues"): {"queues_max": 500},
-    ("store/views.sql", "totals"): {},
+    ("views/tasks.sql", "list_alive"): {"state": None},
+    ("views/tasks.sql", "list_alive_edge"): {},
+    ("views/tasks.sql", "list_marked"): {"queue": "nobody"},
+    ("views/tasks.sql", "list_marked_edge"): {},
+    ("views/tasks.sql", "list_completed"): {"kind": "nothing"},
+    ("views/tasks.sql", "list_completed_edge"): {},
+    ("views/tasks.sql", "list_running"): {},
+    ("views/tasks.sql", "queues"): {"queues_max": 500},
+    ("views/tasks.sql", "totals"): {},
     ("store/failures.sql", "dead"): {**_DEAD, "code": "nothing"},
     ("store/failures.sql", "dead_edge"): _DEAD,
     ("store/failures.sql", "breakdown_of_some"): _DEAD,
     ("store/failures.sql", "by_subject"): {},
     ("store/failures.sql", "groups"): {"fingerprint": None, "state": None, "releases": 20, "lately": True},
-    ("store/board.sql", "count_some_kinds"): {},
-    ("store/board.sql", "running_kinds"): {},
-    ("store/board.sql", "queue_trends"): {"queues": ["default"]},
-    ("store/board.sql", "changes"): {"seconds": 3_600},
+    ("views/dashboard.sql", "count_some_kinds"): {},
+    ("views/dashboard.sql", "running_kinds"): {},
+    ("views/dashboard.sql", "queue_trends"): {"queues": ["default"]},
+    ("views/dashboard.sql", "changes"): {"seconds": 3_600},
     ("store/audit_reading.sql", "entries"): {
         **_ENTRIES,
         "before_chunk": None,

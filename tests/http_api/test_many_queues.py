@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from holdfast.ops.tokens import Role
-from holdfast.store.browse import QUEUES_MAX
 from holdfast.store.outside import LIVE_MAX
+from holdfast.views.tasks import QUEUES_MAX
 from tests.http_api.conftest import Api
 
 VIEWS = ("/api/tasks/ops", "/api/now")

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.core.outcome import Complete
 from holdfast.core.task import NewTask
-from holdfast.store.samples import EXACT_MAX, Samples
+from holdfast.views.counts import EXACT_MAX, Samples
 from tests.http_api.conftest import Api
 from tests.runtime.test_watched import samples
 

@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.ops.groups import Group
 from holdfast.ops.verdict import Cause, Level, Seen, Status, judge
-from holdfast.store.board import Compared, Ended, Trend
-from holdfast.store.browse import QueueView
+from holdfast.views.dashboard import Compared, Ended, Trend
+from holdfast.views.tasks import QueueView
 
 NOW = datetime(2026, 11, 16, 3, 7, tzinfo=UTC)
 STEP = timedelta(minutes=5)

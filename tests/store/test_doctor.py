@@ -19,7 +19,7 @@ from holdfast.store.audit import AuditWriter
 from holdfast.store.doctor import Doctor, Finding, Health, Misplaced
 from holdfast.store.followups import Followups
 from holdfast.store.repair import Repair
-from holdfast.store.why import WaitCause, Why
+from holdfast.views.why import WaitCause, Why
 from tests.world import World
 
 

@@ -16,7 +16,7 @@ from holdfast.core.state import State
 from holdfast.store.doctor import Doctor, Misplaced
 from holdfast.store.followups import Followups
 from holdfast.store.repair import Repair
-from holdfast.store.why import WaitCause, Why
+from holdfast.views.why import WaitCause, Why
 from tests.store.acts import ACTS, Scene, new_scene
 from tests.store.outsider import Outsider, Write
 from tests.world import World

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.store.samples import Samples
+from holdfast.views.counts import Samples
 from tests.store.outgrown import outgrown
 from tests.world import World
 

@@ -12,7 +12,7 @@ from holdfast.core.limit import Limit, Scope
 from holdfast.core.outcome import Cancel, Fail, Failed, Retry, Snooze
 from holdfast.core.task import NewTask
 from holdfast.store.limits import Limits
-from holdfast.store.why import WaitCause, Why
+from holdfast.views.why import WaitCause, Why
 from tests.world import World
 
 BLOCKING = {

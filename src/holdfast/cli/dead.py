@@ -31,8 +31,8 @@ from holdfast.ops.groups import Group, Groups
 from holdfast.ops.masking import mask_for
 from holdfast.ops.plan import PlanView
 from holdfast.ops.plans import Plans
-from holdfast.store.browse import Browser
 from holdfast.store.operate import Operator
+from holdfast.views.tasks import Browser
 
 dead = typer.Typer(help="Dead letters: tasks that failed for good.", no_args_is_help=True)
 

@@ -7,7 +7,7 @@ from holdfast.cli.screen import AsJson, ago, first_line, on_database, say, show_
 from holdfast.config import Settings
 from holdfast.core.state import State
 from holdfast.db.connect import Conn
-from holdfast.store.browse import Browser, Listed, QueueView, Totals, WaitingLong, WorkerView
+from holdfast.views.tasks import Browser, Listed, QueueView, Totals, WaitingLong, WorkerView
 
 LATEST = 5
 LONG_SECONDS = 300.0

@@ -8,8 +8,8 @@ from holdfast.cli.pausing import Minutes, Why, end_of, tell_paused, tell_resumed
 from holdfast.cli.screen import AsJson, By, me, on_database, show_json, show_table
 from holdfast.config import Settings
 from holdfast.db.connect import Conn
-from holdfast.store.browse import Browser, QueueView
 from holdfast.store.operate import Operator
+from holdfast.views.tasks import Browser, QueueView
 
 queues = typer.Typer(help="Queues: what waits, and pausing it.", no_args_is_help=True)
 

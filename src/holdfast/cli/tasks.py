@@ -29,11 +29,11 @@ from holdfast.db.connect import Conn
 from holdfast.ops.dead import DeadLetters
 from holdfast.ops.masking import mask_for
 from holdfast.store.audit import AuditWriter, Author
-from holdfast.store.browse import AttemptView, Browser, Found, Listed
 from holdfast.store.operate import Operator
 from holdfast.store.tasks import TaskStore
-from holdfast.store.why import Reason as Because
-from holdfast.store.why import Why
+from holdfast.views.tasks import AttemptView, Browser, Found, Listed
+from holdfast.views.why import Reason as Because
+from holdfast.views.why import Why
 
 tasks = typer.Typer(help="One task, or a list of them.", no_args_is_help=True)
 

@@ -27,9 +27,9 @@ from holdfast.http.shapes import (
 from holdfast.ops.audit import AuditReader
 from holdfast.ops.dead import DeadFilter
 from holdfast.ops.masking import mask_for
-from holdfast.store.browse import Browser, Totals
 from holdfast.store.limits import Limits
 from holdfast.store.schedules import Schedules
+from holdfast.views.tasks import Browser, Totals
 
 router = APIRouter(route_class=Asking, tags=["board"])
 

@@ -19,7 +19,7 @@ from holdfast.http.service import Service
 from holdfast.http.shapes import QueueShape, QueuesPartial, Shape
 from holdfast.http.streams import LimitedStream
 from holdfast.ops.credentials import Credential
-from holdfast.store.figures import figures
+from holdfast.views.figures import figures
 
 router = APIRouter(route_class=Asking, tags=["board"])
 

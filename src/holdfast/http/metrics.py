@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from holdfast.http.asking import AskedBy, Asking
 from holdfast.observe.metrics import CONTENT_TYPE, build, page_of
-from holdfast.store.figures import Figures, figures
+from holdfast.views.figures import Figures, figures
 
 router = APIRouter(route_class=Asking, tags=["metrics"])
 

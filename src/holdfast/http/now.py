@@ -18,9 +18,9 @@ from holdfast.http.shapes import EntryShape, QueueShape, QueuesPartial, Shape, s
 from holdfast.ops.audit import AuditReader
 from holdfast.ops.groups import Groups
 from holdfast.ops.verdict import Seen, Status, judge
-from holdfast.store.board import Board, Change, DatabaseView, Ended, KindView, Trend
 from holdfast.store.doctor import Doctor, Finding
-from holdfast.store.figures import figures
+from holdfast.views.dashboard import Board, Change, DatabaseView, Ended, KindView, Trend
+from holdfast.views.figures import figures
 
 router = APIRouter(route_class=Asking, tags=["now"])
 

@@ -19,9 +19,9 @@ from holdfast.ops.dead import RETRYABLE, DeadFilter, DeadLetter, Retried, Sort, 
 from holdfast.ops.groups import Group, Trait
 from holdfast.ops.masking import Mask
 from holdfast.ops.plan import PlanView
-from holdfast.store.browse import AttemptView, Listed, QueueView, WorkerView
 from holdfast.store.limits import LimitView
 from holdfast.store.schedules import ScheduleView
+from holdfast.views.tasks import AttemptView, Listed, QueueView, WorkerView
 
 T = TypeVar("T")
 TEXT_MAX = 200

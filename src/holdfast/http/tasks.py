@@ -30,10 +30,10 @@ from holdfast.http.shapes import (
     task_shape,
 )
 from holdfast.ops.masking import mask_for
-from holdfast.store.browse import ATTEMPTS_MAX, Browser
 from holdfast.store.enqueue import Enqueuer
 from holdfast.store.operate import Operator
-from holdfast.store.why import Why as WhyNot
+from holdfast.views.tasks import ATTEMPTS_MAX, Browser
+from holdfast.views.why import Why as WhyNot
 
 router = APIRouter(route_class=Asking, tags=["tasks"])
 

@@ -18,9 +18,9 @@ from holdfast.core.task import TaskView, is_id
 from holdfast.db.connect import Conn
 from holdfast.db.statements import load
 from holdfast.store.audit import AuditWriter, Author
-from holdfast.store.browse import LOOK, Found
 from holdfast.store.operate import Operator
-from holdfast.store.samples import EXACT_MAX, Samples
+from holdfast.views.counts import EXACT_MAX, Samples
+from holdfast.views.tasks import LOOK, Found
 
 FAILED = ("failed",)
 RETRYABLE = ("failed", "cancelled")

@@ -20,7 +20,7 @@ from holdfast.db.connect import Conn
 from holdfast.db.statements import load
 from holdfast.ops.masking import Mask
 from holdfast.store.audit import AuditWriter, Author
-from holdfast.store.samples import EXACT_MAX
+from holdfast.views.counts import EXACT_MAX
 
 GROUP_SAMPLE = 500
 SUCCESS_SAMPLE = 2_000

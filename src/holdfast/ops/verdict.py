@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from holdfast.ops.groups import Group, GroupState
-from holdfast.store.board import Compared, Ended, Trend
-from holdfast.store.browse import QueueView
+from holdfast.views.dashboard import Compared, Ended, Trend
+from holdfast.views.tasks import QueueView
 
 # Where nothing has ended for so long, and nobody lives: workers restart.
 UNSERVED_SECONDS = 15.0

@@ -35,7 +35,7 @@ class Operator:
         self, settings: Settings | None = None, listen: Listener = silent, *, by: str = "holdfast"
     ) -> None:
         self._sql = load("store/tasks.sql", (settings or Settings()).schema_name)
-        self._read = load("store/views.sql", (settings or Settings()).schema_name)
+        self._read = load("views/tasks.sql", (settings or Settings()).schema_name)
         self._audit = AuditWriter(settings or Settings(), listen)
         self._listen = listen
         self._by = by

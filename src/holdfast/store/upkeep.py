@@ -16,11 +16,11 @@ from holdfast.db.partitions import drop_old_partitions, ensure_partitions, index
 from holdfast.db.statements import load
 from holdfast.store.answers import Answers
 from holdfast.store.audit import AuditWriter
-from holdfast.store.board import note_queues
 from holdfast.store.declarations import Declarations
 from holdfast.store.followups import Followups
 from holdfast.store.operate import Operator
-from holdfast.store.samples import Samples
+from holdfast.views.counts import Samples
+from holdfast.views.dashboard import note_queues
 
 CANCELLED_DAYS = 30
 MINUTES_DAYS = 90
@@ -39,7 +39,7 @@ class Upkeep:
     def __init__(self, settings: Settings | None = None, listen: Listener = silent) -> None:
         self._settings = settings = settings or Settings()
         self._schema = settings.schema_name
-        self._sql = load("store/counts.sql", self._schema)
+        self._sql = load("views/counts.sql", self._schema)
         self._failures = load("store/failures.sql", self._schema)
         self._answers = Answers(settings)
         self._declarations = Declarations(settings)

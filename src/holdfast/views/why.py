@@ -80,7 +80,7 @@ class Why:
     """The one who knows why."""
 
     def __init__(self, settings: Settings | None = None) -> None:
-        self._sql = load("store/views.sql", (settings or Settings()).schema_name)
+        self._sql = load("views/tasks.sql", (settings or Settings()).schema_name)
 
     async def of(self, conn: Conn, task: TaskView) -> list[Reason]:
         """Why a task is not running, or what became of it."""

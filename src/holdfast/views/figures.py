@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from holdfast.config import Settings
 from holdfast.db.connect import Conn
 from holdfast.db.statements import load
-from holdfast.store.browse import Browser, QueueView, Totals
+from holdfast.views.tasks import Browser, QueueView, Totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Figures:
 
 async def figures(conn: Conn, settings: Settings) -> Figures:
     """All of them, as of now."""
-    sql, browser = load("store/counts.sql", settings.schema_name), Browser(settings)
+    sql, browser = load("views/counts.sql", settings.schema_name), Browser(settings)
     settled = [EndedCount(*row) for row in await (await conn.execute(sql["settled"])).fetchall()]
     row = await (await conn.execute(sql["pulse"])).fetchone()
     assert row is not None, "a select without a table always answers"

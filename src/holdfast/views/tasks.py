@@ -10,7 +10,7 @@ from holdfast.core.state import State
 from holdfast.core.task import shown_state
 from holdfast.db.connect import Conn
 from holdfast.db.statements import load
-from holdfast.store.samples import EXACT_MAX, QueueSample, Samples, larger
+from holdfast.views.counts import EXACT_MAX, QueueSample, Samples, larger
 
 T = TypeVar("T")
 WORKERS_MAX = 1_000
@@ -150,7 +150,7 @@ class Browser:
 
     def __init__(self, settings: Settings | None = None) -> None:
         settings = settings or Settings()
-        self._sql = load("store/views.sql", settings.schema_name)
+        self._sql = load("views/tasks.sql", settings.schema_name)
         self._samples = Samples(settings)
 
     async def tasks(  # noqa: PLR0913 (one for each filter)

@@ -8,8 +8,8 @@ from typing import Any
 from holdfast.config import Settings
 from holdfast.db.connect import Conn
 from holdfast.db.statements import load
-from holdfast.store.browse import QUEUES_MAX, QueueView
-from holdfast.store.samples import EXACT_MAX, Samples
+from holdfast.views.counts import EXACT_MAX, Samples
+from holdfast.views.tasks import QUEUES_MAX, QueueView
 
 CHANGES_SHOWN = 20
 
@@ -112,7 +112,7 @@ class Board:
     """The figures of the board."""
 
     def __init__(self, settings: Settings) -> None:
-        self._sql = load("store/board.sql", settings.schema_name)
+        self._sql = load("views/dashboard.sql", settings.schema_name)
         self._samples = Samples(settings)
 
     async def database(self, conn: Conn) -> DatabaseView:
@@ -222,4 +222,4 @@ async def note_queues(conn: Conn, settings: Settings) -> None:
         "counted_at": sample.at,
         "queues_max": QUEUES_MAX,
     }
-    await conn.execute(load("store/board.sql", settings.schema_name)["note_queues"], values)
+    await conn.execute(load("views/dashboard.sql", settings.schema_name)["note_queues"], values)

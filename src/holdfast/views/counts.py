@@ -58,7 +58,7 @@ class Samples:
     """The samples of one installation."""
 
     def __init__(self, settings: Settings) -> None:
-        self._sql = load("store/counts.sql", settings.schema_name)
+        self._sql = load("views/counts.sql", settings.schema_name)
 
     async def take(self, conn: Conn) -> None:
         """Count again what was not counted for so long that it costs next to nothing."""
