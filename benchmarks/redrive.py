@@ -25,8 +25,8 @@ from holdfast.config import Settings
 from holdfast.db.connect import Conn
 from holdfast.db.connect import connect as connect_async
 from holdfast.ops.audit import AuditReader
-from holdfast.ops.dead import DeadFilter
-from holdfast.ops.plan import PlanView
+from holdfast.ops.dead_letters import DeadFilter
+from holdfast.ops.plan_view import PlanView
 from holdfast.ops.plans import Plans
 from holdfast.store.audit import AuditWriter
 

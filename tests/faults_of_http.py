@@ -23,7 +23,7 @@ HTTP = {
         "return DeadLetters(self.settings, self.service.listen, by=self.by",
         'return DeadLetters(self.settings, self.service.listen, by="api"',
     ),
-    "preview-pages-overlap": Fault("dead.preview", "offset=only.offset", "offset=0"),
+    "preview-pages-overlap": Fault("dead_letters.preview", "offset=only.offset", "offset=0"),
     "dry-run-acts": Fault("http.dead.retry", "if act.dry_run:", "if False:"),
     "board-without-acts": Fault(
         "dashboard.ops",

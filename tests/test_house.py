@@ -8,7 +8,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from holdfast.core import errors, events, operated
+from holdfast.core import errors, events
+from holdfast.core import operator_events as operated
 from holdfast.db.connect import Conn
 from tests.faults import FAULTS
 from tests.mutants import PACKAGE, seeded

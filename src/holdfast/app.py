@@ -16,7 +16,7 @@ from holdfast.core.events import Listener, silent
 from holdfast.core.handler import GATHER_SECONDS, GATHER_SIZE, Bulk, Handler, Handlers, Isolation, Task
 from holdfast.core.outcome import Duration
 from holdfast.core.task import NewTask
-from holdfast.ops.driver import plan_handler
+from holdfast.ops.plan_driver import plan_handler
 from holdfast.store.drivers import PLAN_KIND
 from holdfast.store.enqueue import Enqueuer
 from holdfast.store.operate import Operator

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from holdfast.config import Settings
 from holdfast.core.task import NewTask
-from holdfast.ops.dead import DeadFilter
+from holdfast.ops.dead_letters import DeadFilter
 from holdfast.ops.groups import Groups
 from holdfast.ops.plans import Plans
 from holdfast.store.operate import Operator

@@ -14,9 +14,9 @@ from holdfast.db.connect import Conn, connect
 from holdfast.db.migrate import migrate_up
 from holdfast.db.partitions import ensure_partitions
 from holdfast.db.statements import parse
-from holdfast.ops.dead import DeadFilter
+from holdfast.ops.dead_letters import DeadFilter
 from holdfast.ops.groups import Groups
-from holdfast.ops.plan import How
+from holdfast.ops.plan_view import How
 from holdfast.ops.plans import Plans
 from holdfast.store.limits import Limits
 from holdfast.store.operate import Operator

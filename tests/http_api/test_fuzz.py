@@ -18,7 +18,7 @@ from hypothesis.strategies import SearchStrategy
 from holdfast.http.access import ROUTES
 from holdfast.http.application import create
 from holdfast.http.problems import TITLES
-from holdfast.ops.dead import DeadFilter
+from holdfast.ops.dead_letters import DeadFilter
 from holdfast.ops.tokens import Role, Tokens
 from holdfast.runtime.outside import OutsideWorkers
 from tests.ops.conftest import Shift, shift_of

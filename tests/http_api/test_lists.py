@@ -8,7 +8,7 @@ from benchmarks.redrive import DEAD
 
 from holdfast.core.audit import EntryFilter
 from holdfast.db.statements import load
-from holdfast.ops.dead import FAILED, DeadFilter
+from holdfast.ops.dead_letters import FAILED, DeadFilter
 from holdfast.views.tasks import LOOK
 from tests.http_api.conftest import Api
 
@@ -49,13 +49,13 @@ STATEMENTS: dict[tuple[str, str], dict[str, Any]] = {
     ("views/dashboard.sql", "running_kinds"): {},
     ("views/dashboard.sql", "queue_trends"): {"queues": ["default"]},
     ("views/dashboard.sql", "changes"): {"seconds": 3_600},
-    ("store/audit_reading.sql", "entries"): {
+    ("ops/audit.sql", "entries"): {
         **_ENTRIES,
         "before_chunk": None,
         "before_place": None,
         "actor": "nobody",
     },
-    ("store/audit_reading.sql", "count_entries"): {**_ENTRIES, "before_chunk": None, "before_place": None},
+    ("ops/audit.sql", "count_entries"): {**_ENTRIES, "before_chunk": None, "before_place": None},
 }
 LARGE = ("tasks", "task_history", "audit_log", "ready", "waiting")
 

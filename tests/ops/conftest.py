@@ -9,10 +9,10 @@ from holdfast.core.handler import Handlers
 from holdfast.core.outcome import Complete
 from holdfast.core.task import Claim
 from holdfast.ops.audit import AuditReader
-from holdfast.ops.dead import DeadFilter, DeadLetters
-from holdfast.ops.driver import Driver
+from holdfast.ops.dead_letters import DeadFilter, DeadLetters
 from holdfast.ops.groups import Groups
-from holdfast.ops.plan import How, PlanView
+from holdfast.ops.plan_driver import Driver
+from holdfast.ops.plan_view import How, PlanView
 from holdfast.ops.plans import Plans
 from holdfast.store.audit import AuditWriter
 from holdfast.store.upkeep import Upkeep

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.core.errors import HoldfastError
 from holdfast.db.connect import Conn, connect
-from holdfast.ops.dead import DeadFilter
+from holdfast.ops.dead_letters import DeadFilter
 from tests.ops.conftest import Shift
 
 OPERATIONS = int(os.environ.get("HOLDFAST_TEST_OPERATIONS", "400"))

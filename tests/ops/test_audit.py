@@ -12,7 +12,7 @@ import pytest
 from holdfast.config import Settings
 from holdfast.core.audit import Action, EntryFilter
 from holdfast.core.limit import Limit, Scope
-from holdfast.core.operated import AuditSealed
+from holdfast.core.operator_events import AuditSealed
 from holdfast.db.connect import Conn, connect
 from holdfast.db.migrate import grants
 from holdfast.store.audit import Author

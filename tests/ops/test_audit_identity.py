@@ -11,7 +11,7 @@ from holdfast.core.audit import Action, Entry, EntryFilter
 from holdfast.core.errors import Misused, PlanRefused
 from holdfast.db.connect import Conn, connect
 from holdfast.db.migrate import grants, migrate_down, migrate_up
-from holdfast.ops.dead import DeadFilter
+from holdfast.ops.dead_letters import DeadFilter
 from holdfast.store.audit import Author
 from tests.conftest import direct
 from tests.ops.conftest import Shift

@@ -13,8 +13,8 @@ from holdfast.core.audit import Action, EntryFilter
 from holdfast.core.errors import PruneTooRecent
 from holdfast.db.connect import Conn, connect
 from holdfast.db.migrate import grants, migrate_up
+from holdfast.ops.doctor import Doctor, Health
 from holdfast.store.audit import Author
-from holdfast.store.doctor import Doctor, Health
 from tests.commands import run, typed
 from tests.conftest import direct
 from tests.ops.conftest import Shift

@@ -9,10 +9,10 @@ from holdfast import Holdfast, Task
 from holdfast.core.audit import EntryFilter
 from holdfast.core.errors import BadPayload, Misused, MoveRefused, PayloadTooLarge, TaskNotFound
 from holdfast.core.failure import Failure, FailureClass
-from holdfast.core.operated import TasksForgotten
+from holdfast.core.operator_events import TasksForgotten
 from holdfast.core.outcome import Fail, Failed
 from holdfast.core.state import State
-from holdfast.ops.dead import DeadFilter
+from holdfast.ops.dead_letters import DeadFilter
 from tests.ops.conftest import Shift, shift_of
 from tests.world import World, broken
 

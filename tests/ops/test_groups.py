@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from holdfast.core.errors import GroupNotFound
-from holdfast.core.operated import GroupRegressed
+from holdfast.core.operator_events import GroupRegressed
 from holdfast.ops.groups import Trait, traits_of
 from holdfast.ops.masking import Mask
 from tests.ops.conftest import Shift

@@ -13,7 +13,7 @@ from holdfast.core.state import State
 from holdfast.db.clock import read_clock
 from holdfast.db.connect import Conn, connect
 from holdfast.db.migrate import grants
-from holdfast.ops.dead import DeadFilter
+from holdfast.ops.dead_letters import DeadFilter
 from holdfast.ops.tokens import Role, Tokens
 from holdfast.store.audit import Author
 from holdfast.store.limits import Limits

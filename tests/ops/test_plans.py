@@ -14,8 +14,8 @@ from holdfast.core.outcome import Complete
 from holdfast.core.state import State
 from holdfast.db.connect import connect
 from holdfast.db.migrate import migrate_up
-from holdfast.ops.dead import RETRYABLE, DeadFilter
-from holdfast.ops.plan import How
+from holdfast.ops.dead_letters import RETRYABLE, DeadFilter
+from holdfast.ops.plan_view import How
 from holdfast.ops.plans import Plans
 from holdfast.store.drivers import PLAN_KIND, Drivers
 from holdfast.store.pending import look

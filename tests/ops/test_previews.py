@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from holdfast import Candidate, Guarded, Holdfast, Task
-from holdfast.ops import guards
-from holdfast.ops.dead import DeadFilter
-from holdfast.ops.guards import Guards
+from holdfast.ops import plan_guards as guards
+from holdfast.ops.dead_letters import DeadFilter
+from holdfast.ops.plan_guards import Guards
 from tests.ops.conftest import Shift
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from holdfast.core.errors import PlanNotFound, PlanRefused
 from holdfast.core.outcome import Complete
-from holdfast.ops.dead import DeadFilter
-from holdfast.ops.plan import How
+from holdfast.ops.dead_letters import DeadFilter
+from holdfast.ops.plan_view import How
 from tests.ops.conftest import Shift, last
 from tests.world import broken
 

@@ -7,7 +7,7 @@ import pytest
 from holdfast import Holdfast, Task
 from holdfast.core.audit import EntryFilter
 from holdfast.observe.lines import lines
-from holdfast.ops.dead import DeadFilter
+from holdfast.ops.dead_letters import DeadFilter
 from holdfast.runtime.execute import execute_async, prepare
 from holdfast.runtime.verdicts import Verdicts
 from tests.ops.conftest import shift_of

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from holdfast.ops.groups import Group
-from holdfast.ops.verdict import Cause, Level, Seen, Status, judge
+from holdfast.ops.status import Cause, Level, Seen, Status, judge
 from holdfast.views.dashboard import Compared, Ended, Trend
 from holdfast.views.tasks import QueueView
 

@@ -12,9 +12,9 @@ from holdfast.core.handler import Handler, Task, task_of
 from holdfast.core.outcome import Complete, Fail, Outcome, Retry, Snooze
 from holdfast.core.task import Claim, NewTask, Unique
 from holdfast.db.connect import Conn
-from holdfast.ops.dead import DeadFilter
-from holdfast.ops.driver import Driver
-from holdfast.ops.plan import PlanView
+from holdfast.ops.dead_letters import DeadFilter
+from holdfast.ops.plan_driver import Driver
+from holdfast.ops.plan_view import PlanView
 from holdfast.ops.plans import Plans
 from holdfast.runtime.finish import Finishing
 from holdfast.store.floor import Floor

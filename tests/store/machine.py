@@ -24,8 +24,8 @@ from holdfast.core.outcome import Cancel, Complete, Fail, Outcome, Release, Rele
 from holdfast.core.state import Move, State, after
 from holdfast.core.task import Claim, NewTask
 from holdfast.db.connect import Conn, connect
+from holdfast.ops.repair import Repair
 from holdfast.store.claimer import Claimer
-from holdfast.store.repair import Repair
 from tests.store.test_floor import Clock
 from tests.world import World
 

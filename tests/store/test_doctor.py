@@ -9,16 +9,16 @@ import pytest
 from holdfast.core.audit import Action
 from holdfast.core.errors import TaskStranded
 from holdfast.core.events import LateResultsRefused, TasksMissing
-from holdfast.core.operated import TasksRepaired
+from holdfast.core.operator_events import TasksRepaired
 from holdfast.core.outcome import Complete, Retry
 from holdfast.core.state import State
 from holdfast.core.task import NewTask
 from holdfast.db.connect import Conn
-from holdfast.ops.dead import DeadLetters
+from holdfast.ops.dead_letters import DeadLetters
+from holdfast.ops.doctor import Doctor, Finding, Health, Misplaced
+from holdfast.ops.repair import Repair
 from holdfast.store.audit import AuditWriter
-from holdfast.store.doctor import Doctor, Finding, Health, Misplaced
 from holdfast.store.followups import Followups
-from holdfast.store.repair import Repair
 from holdfast.views.why import WaitCause, Why
 from tests.world import World
 

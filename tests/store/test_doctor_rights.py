@@ -18,9 +18,9 @@ from holdfast.core.task import NewTask
 from holdfast.db.connect import Conn, connect
 from holdfast.db.link import Link
 from holdfast.db.migrate import grants
+from holdfast.ops.doctor import Doctor, Finding, Health
 from holdfast.runtime.options import WorkerOptions
 from holdfast.runtime.register import register
-from holdfast.store.doctor import Doctor, Finding, Health
 from holdfast.store.tasks import TaskStore
 from tests.commands import typed
 from tests.world import World

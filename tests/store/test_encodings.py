@@ -11,7 +11,7 @@ from holdfast.config import Settings
 from holdfast.core.errors import SchemaError
 from holdfast.db.connect import connect
 from holdfast.db.migrate import function_statements, migrate_up, migrations
-from holdfast.store.doctor import Doctor
+from holdfast.ops.doctor import Doctor
 from tests.commands import typed
 from tests.conftest import direct
 

@@ -20,7 +20,7 @@ from holdfast.core.task import NewTask
 from holdfast.db.connect import Conn, connect, connect_sync
 from holdfast.db.partitions import ensure_partitions
 from holdfast.http.service import Service
-from holdfast.store.doctor import Doctor
+from holdfast.ops.doctor import Doctor
 from holdfast.store.limits import Limits
 from tests.commands import typed
 from tests.conftest import direct

@@ -16,7 +16,7 @@ from holdfast.core.outcome import Release, Released
 from holdfast.core.state import State
 from holdfast.core.task import Enqueued, NewTask, Unique
 from holdfast.db.connect import Conn
-from holdfast.store.repair import Repair
+from holdfast.ops.repair import Repair
 from tests.world import World
 
 

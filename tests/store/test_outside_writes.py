@@ -13,9 +13,9 @@ import pytest
 from holdfast.core.errors import HoldfastError, TaskStranded
 from holdfast.core.outcome import Complete
 from holdfast.core.state import State
-from holdfast.store.doctor import Doctor, Misplaced
+from holdfast.ops.doctor import Doctor, Misplaced
+from holdfast.ops.repair import Repair
 from holdfast.store.followups import Followups
-from holdfast.store.repair import Repair
 from holdfast.views.why import WaitCause, Why
 from tests.store.acts import ACTS, Scene, new_scene
 from tests.store.outsider import Outsider, Write

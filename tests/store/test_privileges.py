@@ -22,8 +22,8 @@ from holdfast.core.task import NewTask
 from holdfast.db.connect import Conn, connect
 from holdfast.db.migrate import grants, migrate_down, migrate_up
 from holdfast.db.privileges import Privilege, expected, granted
+from holdfast.ops.doctor import Doctor, Finding, Health
 from holdfast.store.audit import AuditWriter, Author
-from holdfast.store.doctor import Doctor, Finding, Health
 from holdfast.store.tasks import TaskStore
 from tests.conftest import direct
 from tests.world import World

@@ -14,7 +14,7 @@ from holdfast.core.events import ScheduleFailed
 from holdfast.core.handler import Handler, Scheduled
 from holdfast.core.schedule import Cron
 from holdfast.db.connect import Conn
-from holdfast.store.doctor import Doctor, Finding, Health
+from holdfast.ops.doctor import Doctor, Finding, Health
 from holdfast.store.schedules import Schedules, key_of
 from tests.core.test_schedule import ZONES
 from tests.tree import Tree, until

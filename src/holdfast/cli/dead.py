@@ -26,10 +26,18 @@ from holdfast.core.audit import EntryFilter
 from holdfast.core.task import TaskView
 from holdfast.db.connect import Conn
 from holdfast.ops.audit import AuditReader
-from holdfast.ops.dead import RETRYABLE, DeadFilter, DeadLetter, DeadLetters, Edit, Retried, Statistics
+from holdfast.ops.dead_letters import (
+    RETRYABLE,
+    DeadFilter,
+    DeadLetter,
+    DeadLetters,
+    Edit,
+    Retried,
+    Statistics,
+)
 from holdfast.ops.groups import Group, Groups
 from holdfast.ops.masking import mask_for
-from holdfast.ops.plan import PlanView
+from holdfast.ops.plan_view import PlanView
 from holdfast.ops.plans import Plans
 from holdfast.store.operate import Operator
 from holdfast.views.tasks import Browser

@@ -7,8 +7,8 @@ import typer
 from holdfast.cli.screen import REFUSED, AsJson, By, me, on_database, say, show_json, show_table
 from holdfast.config import Settings
 from holdfast.db.connect import Conn
-from holdfast.store.doctor import Doctor, Finding, Health
-from holdfast.store.repair import Repair
+from holdfast.ops.doctor import Doctor, Finding, Health
+from holdfast.ops.repair import Repair
 
 
 def doctor(

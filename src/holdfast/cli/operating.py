@@ -19,7 +19,7 @@ from holdfast.core.failure import DeadReason
 from holdfast.core.handler import Handlers
 from holdfast.db.clock import read_clock
 from holdfast.db.connect import where
-from holdfast.ops.dead import FAILED, RETRYABLE, DeadFilter
+from holdfast.ops.dead_letters import FAILED, RETRYABLE, DeadFilter
 
 
 def _as_id(value: str | None) -> str | None:

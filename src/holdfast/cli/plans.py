@@ -1,7 +1,7 @@
 """How plans and previews of them are shown."""
 
 from holdfast.cli.screen import ago, first_line, say, show_json, show_table
-from holdfast.ops.plan import PlanView, Preview
+from holdfast.ops.plan_view import PlanView, Preview
 
 
 def tell_plan(view: PlanView, *, as_json: bool) -> None:

@@ -22,8 +22,8 @@ from holdfast.cli.screen import (
 from holdfast.config import Settings
 from holdfast.core.errors import Misused
 from holdfast.db.connect import Conn
-from holdfast.ops.dead import DeadFilter
-from holdfast.ops.plan import ITEMS_MAX, STOP_RATIO, How, PlanView, Preview
+from holdfast.ops.dead_letters import DeadFilter
+from holdfast.ops.plan_view import ITEMS_MAX, STOP_RATIO, How, PlanView, Preview
 from holdfast.ops.plans import Plans
 
 redrive = typer.Typer(help="Plans: many dead letters put right at once.", no_args_is_help=True)

@@ -26,7 +26,7 @@ from holdfast.core.bounds import refuse_reserved
 from holdfast.core.state import State
 from holdfast.core.task import Enqueued, NewTask, TaskView, Unique, is_id, shown_state
 from holdfast.db.connect import Conn
-from holdfast.ops.dead import DeadLetters
+from holdfast.ops.dead_letters import DeadLetters
 from holdfast.ops.masking import mask_for
 from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.operate import Operator

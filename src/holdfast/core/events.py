@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from holdfast.core.decide import Verdict
-from holdfast.core.operated import Operated
+from holdfast.core.operator_events import Operated
 from holdfast.core.state import Move
 from holdfast.core.task import Claim, Enqueued, NewTask
 

@@ -25,7 +25,7 @@ from holdfast.http.shapes import (
     WorkerShape,
 )
 from holdfast.ops.audit import AuditReader
-from holdfast.ops.dead import DeadFilter
+from holdfast.ops.dead_letters import DeadFilter
 from holdfast.ops.masking import mask_for
 from holdfast.store.limits import Limits
 from holdfast.store.schedules import Schedules

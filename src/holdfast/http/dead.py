@@ -21,9 +21,9 @@ from holdfast.http.shapes import (
     Text,
     Why,
 )
-from holdfast.ops.dead import FAILED, RETRYABLE
-from holdfast.ops.driver import Driver
-from holdfast.ops.plan import How
+from holdfast.ops.dead_letters import FAILED, RETRYABLE
+from holdfast.ops.plan_driver import Driver
+from holdfast.ops.plan_view import How
 
 router = APIRouter(route_class=Asking, tags=["dead letters"])
 

@@ -16,9 +16,9 @@ from holdfast.http.groups import MetGroup, met_groups
 from holdfast.http.problems import Refused
 from holdfast.http.shapes import EntryShape, QueueShape, QueuesPartial, Shape, shape
 from holdfast.ops.audit import AuditReader
+from holdfast.ops.doctor import Doctor, Finding
 from holdfast.ops.groups import Groups
-from holdfast.ops.verdict import Seen, Status, judge
-from holdfast.store.doctor import Doctor, Finding
+from holdfast.ops.status import Seen, Status, judge
 from holdfast.views.dashboard import Board, Change, DatabaseView, Ended, KindView, Trend
 from holdfast.views.figures import figures
 

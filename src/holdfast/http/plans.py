@@ -9,8 +9,8 @@ from pydantic import Field
 from holdfast.http.asking import AskedBy, Asking
 from holdfast.http.problems import Refused
 from holdfast.http.shapes import PAGE_MAX, Filter, PlanShape, Reasoned, Shape, Why, leads_to
-from holdfast.ops.dead import FAILED, RETRYABLE
-from holdfast.ops.plan import ITEMS_MAX, STOP_RATIO, How, PlanView
+from holdfast.ops.dead_letters import FAILED, RETRYABLE
+from holdfast.ops.plan_view import ITEMS_MAX, STOP_RATIO, How, PlanView
 from holdfast.ops.plans import Plans
 from holdfast.ops.tokens import Role
 

@@ -35,7 +35,7 @@ from holdfast.http.proxies import Proxy
 from holdfast.http.quotas import Rates, Shares
 from holdfast.http.refusals import Refusals, Work
 from holdfast.ops.credentials import Credential, Credentials, of_token
-from holdfast.ops.dead import DeadLetters
+from holdfast.ops.dead_letters import DeadLetters
 from holdfast.ops.plans import Plans
 from holdfast.ops.sessions import Sessions
 from holdfast.ops.tokens import Bearer, Role, Tokens

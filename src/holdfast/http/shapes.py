@@ -15,10 +15,10 @@ from holdfast.core.failure import DeadReason
 from holdfast.core.redact import redact
 from holdfast.core.stored_json import shown_json
 from holdfast.core.task import TaskView, shown_state
-from holdfast.ops.dead import RETRYABLE, DeadFilter, DeadLetter, Retried, Sort, Statistics
+from holdfast.ops.dead_letters import RETRYABLE, DeadFilter, DeadLetter, Retried, Sort, Statistics
 from holdfast.ops.groups import Group, Trait
 from holdfast.ops.masking import Mask
-from holdfast.ops.plan import PlanView
+from holdfast.ops.plan_view import PlanView
 from holdfast.store.limits import LimitView
 from holdfast.store.schedules import ScheduleView
 from holdfast.views.tasks import AttemptView, Listed, QueueView, WorkerView

@@ -47,7 +47,7 @@ from holdfast.core.events import (
     WorkersLost,
 )
 from holdfast.core.failure import kept
-from holdfast.core.operated import (
+from holdfast.core.operator_events import (
     AuditPruned,
     AuditSealed,
     GroupRegressed,

@@ -51,7 +51,7 @@ class AuditReader:
     """The audit of one installation, for people."""
 
     def __init__(self, settings: Settings) -> None:
-        self._sql = load("store/audit_reading.sql", settings.schema_name)
+        self._sql = load("ops/audit.sql", settings.schema_name)
 
     async def page(
         self, conn: Conn, only: EntryFilter, *, limit: int = 50, offset: int = 0, look: int | None = None

@@ -20,13 +20,13 @@ from holdfast.core.audit import Action
 from holdfast.core.errors import PlanNotFound, PlanRefused
 from holdfast.core.events import Listener, silent
 from holdfast.core.handler import Handlers
-from holdfast.core.operated import PlanChanged
+from holdfast.core.operator_events import PlanChanged
 from holdfast.core.task import is_id
 from holdfast.db.connect import Conn
 from holdfast.db.statements import load
-from holdfast.ops.dead import DeadFilter, DeadLetters
-from holdfast.ops.guards import Guards
-from holdfast.ops.plan import How, PlanView, Preview
+from holdfast.ops.dead_letters import DeadFilter, DeadLetters
+from holdfast.ops.plan_guards import Guards
+from holdfast.ops.plan_view import How, PlanView, Preview
 from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.drivers import Drivers
 
@@ -41,7 +41,7 @@ class Plans:
         self, settings: Settings, listen: Listener = silent, *, by: str, handlers: Handlers | None = None
     ) -> None:
         self._settings = settings
-        self._sql = load("store/plans.sql", settings.schema_name)
+        self._sql = load("ops/plans.sql", settings.schema_name)
         self._audit = AuditWriter(settings, listen)
         self._drivers = Drivers(settings, listen)
         self._dead = DeadLetters(settings, listen, by=by)

@@ -12,7 +12,7 @@ from holdfast.config import Settings
 from holdfast.core.audit import PRUNE_BATCH, Action, EntryFilter, Identity
 from holdfast.core.errors import SQLSTATES
 from holdfast.core.events import Listener, silent
-from holdfast.core.operated import AuditPruned, AuditSealed
+from holdfast.core.operator_events import AuditPruned, AuditSealed
 from holdfast.db.connect import Conn
 from holdfast.db.statements import load
 

@@ -9,7 +9,7 @@ import psycopg
 from holdfast.config import Settings
 from holdfast.core.audit import PRUNE_BATCH
 from holdfast.core.events import Listener, OwnerNeeded, PartitionsChanged, silent
-from holdfast.core.operated import GroupRegressed
+from holdfast.core.operator_events import GroupRegressed
 from holdfast.db.clock import read_clock
 from holdfast.db.connect import Conn
 from holdfast.db.partitions import drop_old_partitions, ensure_partitions, index_closed_partitions

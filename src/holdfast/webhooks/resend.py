@@ -16,8 +16,8 @@ from holdfast.core.state import State
 from holdfast.db.bridges import bridge_async
 from holdfast.db.connect import Conn
 from holdfast.db.statements import load
-from holdfast.ops.dead import DeadFilter, DeadLetters
-from holdfast.ops.plan import How, PlanView
+from holdfast.ops.dead_letters import DeadFilter, DeadLetters
+from holdfast.ops.plan_view import How, PlanView
 from holdfast.ops.plans import Plans
 from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.enqueue import Enqueuer

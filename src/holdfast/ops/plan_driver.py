@@ -18,7 +18,7 @@ from holdfast.core.outcome import Snooze
 from holdfast.core.task import RESERVED_QUEUE
 from holdfast.db.connect import OWN_PATH, Conn, connect
 from holdfast.db.statements import load
-from holdfast.ops.guards import Guards
+from holdfast.ops.plan_guards import Guards
 from holdfast.ops.plans import Plans
 from holdfast.store.audit import Author
 from holdfast.store.drivers import PLAN_KIND
@@ -71,7 +71,7 @@ class Driver:
     """Brings plans forward, a step at a time."""
 
     def __init__(self, settings: Settings, handlers: Handlers, listen: Listener = silent) -> None:
-        self._sql = load("store/plans.sql", settings.schema_name)
+        self._sql = load("ops/plans.sql", settings.schema_name)
         self._tasks = load("store/tasks.sql", settings.schema_name)
         self._plans = Plans(settings, listen, by=BY)
         self._guards = Guards(settings, handlers)

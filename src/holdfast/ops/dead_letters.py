@@ -11,7 +11,7 @@ from holdfast.core.bounds import check_payload, refuse_reserved
 from holdfast.core.errors import JsonUnreadable, Misused, MoveRefused, TaskNotFound
 from holdfast.core.events import Listener, silent
 from holdfast.core.handler import Handlers
-from holdfast.core.operated import TasksForgotten
+from holdfast.core.operator_events import TasksForgotten
 from holdfast.core.state import Move, after
 from holdfast.core.stored_json import read_json
 from holdfast.core.task import TaskView, is_id

@@ -70,7 +70,7 @@ class Doctor:
     def __init__(self, settings: Settings) -> None:
         self._schema = settings.schema_name
         self._settings = settings
-        self._sql = load("store/doctor.sql", self._schema)
+        self._sql = load("ops/doctor.sql", self._schema)
 
     async def examine(self, conn: Conn, seconds_max: float = 0.0) -> list[Finding]:
         """Everything, the server first; without our tables the rest is not asked.

@@ -11,7 +11,7 @@ from holdfast.core.handler import Candidate, Guarded, Handlers
 from holdfast.core.stored_json import read_json
 from holdfast.db.connect import Conn
 from holdfast.db.statements import load
-from holdfast.ops.dead import DeadFilter
+from holdfast.ops.dead_letters import DeadFilter
 
 PAGE = 1_000
 # For a preview that a viewer asks for: guards may do anything, and payloads are large.
@@ -32,7 +32,7 @@ class Guards:
     """The guards of an app's kinds."""
 
     def __init__(self, settings: Settings, handlers: Handlers) -> None:
-        self._sql = load("store/plans.sql", settings.schema_name)
+        self._sql = load("ops/plans.sql", settings.schema_name)
         self._guards = {
             kind: handler.guard for kind, handler in handlers.items() if handler.guard is not None
         }

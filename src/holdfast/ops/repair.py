@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from holdfast.config import Settings
 from holdfast.core.audit import Action
 from holdfast.core.events import Listener, silent
-from holdfast.core.operated import TasksRepaired
+from holdfast.core.operator_events import TasksRepaired
 from holdfast.db.connect import Conn
 from holdfast.db.statements import load
+from holdfast.ops.doctor import Doctor, Misplaced
 from holdfast.store.audit import AuditWriter, Author
-from holdfast.store.doctor import Doctor, Misplaced
 
 
 class Repair:
@@ -17,7 +17,7 @@ class Repair:
 
     def __init__(self, settings: Settings, listen: Listener = silent, *, by: str) -> None:
         self._sql = load("store/tasks.sql", settings.schema_name)
-        self._looks = load("store/doctor.sql", settings.schema_name)
+        self._looks = load("ops/doctor.sql", settings.schema_name)
         self._doctor = Doctor(settings)
         self._audit = AuditWriter(settings, listen)
         self._listen = listen

@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from holdfast.core.audit import Identity
-from holdfast.ops.dead import DeadLetter, Sort
+from holdfast.ops.dead_letters import DeadLetter, Sort
 from holdfast.ops.tokens import WITHOUT_AUTHENTICATION
 
 ITEMS_MAX = 10_000_000
