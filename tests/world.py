@@ -17,12 +17,12 @@ from holdfast.core.task import Claim, NewTask, TaskView
 from holdfast.db.connect import Conn, connect
 from holdfast.db.migrate import function_statements
 from holdfast.store.floor import Floor
-from holdfast.store.gates import Gates
-from holdfast.store.leasing import AtOnce
 from holdfast.store.operate import Operator
+from holdfast.store.permits import AtOnce
 from holdfast.store.settle import Settled
 from holdfast.store.tasks import TaskStore
 from holdfast.store.turns import Turns
+from holdfast.store.unserved_kinds import Gates
 from holdfast.testing import TABLES
 
 LEASE_SECONDS = 30.0

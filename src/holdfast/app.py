@@ -17,9 +17,9 @@ from holdfast.core.handler import GATHER_SECONDS, GATHER_SIZE, Bulk, Handler, Ha
 from holdfast.core.outcome import Duration
 from holdfast.core.task import NewTask
 from holdfast.ops.plan_driver import plan_handler
-from holdfast.store.drivers import PLAN_KIND
 from holdfast.store.enqueue import Enqueuer
 from holdfast.store.operate import Operator
+from holdfast.store.plan_tasks import PLAN_KIND
 from holdfast.webhooks.face import WebhookKinds, Webhooks
 
 P = TypeVar("P")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from holdfast.ops.tokens import Role
-from holdfast.store.outside import LIVE_MAX
+from holdfast.store.http_workers import LIVE_MAX
 from holdfast.views.tasks import QUEUES_MAX
 from tests.http_api.conftest import Api
 

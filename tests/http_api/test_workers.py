@@ -10,7 +10,7 @@ from holdfast.core.limit import Limit, Scope
 from holdfast.core.state import State
 from holdfast.core.task import NewTask
 from holdfast.ops.tokens import Role, Tokens, WorkerScope
-from holdfast.store.declarations import Declarations
+from holdfast.store.kinds import Declarations
 from holdfast.store.limits import Limits
 from holdfast.store.operate import Operator
 from tests.http_api.conftest import Api

@@ -10,7 +10,7 @@ from holdfast.config import Settings
 from holdfast.core.handler import Handler
 from holdfast.ops.groups import Trait
 from holdfast.ops.masking import Mask, keys_only, mask_for
-from holdfast.store.declarations import Declarations
+from holdfast.store.kinds import Declarations
 from holdfast.store.schedules import Schedules
 from tests.ops.conftest import Shift
 from tests.world import World

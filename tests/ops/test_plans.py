@@ -17,8 +17,8 @@ from holdfast.db.migrate import migrate_up
 from holdfast.ops.dead_letters import RETRYABLE, DeadFilter
 from holdfast.ops.plan_view import How
 from holdfast.ops.plans import Plans
-from holdfast.store.drivers import PLAN_KIND, Drivers
-from holdfast.store.pending import look
+from holdfast.store.due import look
+from holdfast.store.plan_tasks import PLAN_KIND, Drivers
 from tests.ops.conftest import Shift, last, shift_of
 from tests.world import World, broken, proven
 

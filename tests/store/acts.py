@@ -19,8 +19,8 @@ from holdfast.ops.plans import Plans
 from holdfast.runtime.finish import Finishing
 from holdfast.store.floor import Floor
 from holdfast.store.followups import Followups
-from holdfast.store.gates import Gates
 from holdfast.store.turns import Turns
+from holdfast.store.unserved_kinds import Gates
 from tests.world import World
 
 KIND = "mail.send"

@@ -8,8 +8,8 @@ import pytest
 from holdfast.core.limit import Limit, Scope
 from holdfast.db.connect import Conn
 from holdfast.store.floor import Floor
-from holdfast.store.leasing import AtOnce
 from holdfast.store.limits import Limits
+from holdfast.store.permits import AtOnce
 from holdfast.store.tasks import Claimed
 from tests.world import World
 

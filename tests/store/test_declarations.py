@@ -10,7 +10,7 @@ from holdfast.core.outcome import Complete
 from holdfast.db.connect import Conn
 from holdfast.db.migrate import grants
 from holdfast.db.statements import load
-from holdfast.store.declarations import Declarations
+from holdfast.store.kinds import Declarations
 from holdfast.store.upkeep import Upkeep
 from tests import secret_app
 from tests.ops.conftest import shift_of
@@ -148,7 +148,7 @@ async def test_old_releases_go_once_a_newer_one_hides_as_much(world: World) -> N
 async def test_looking_for_unused_kinds_reads_no_table_of_tasks_whole(world: World, direct_url: str) -> None:
     conn = await world.open_direct(direct_url)
     await world.enqueue()
-    statement = load("store/declarations.sql")["kinds_unused"]
+    statement = load("store/kinds.sql")["kinds_unused"]
     cursor = await conn.execute("explain (costs off) " + statement, {"days": 90})
     plan = "\n".join(row[0] for row in await cursor.fetchall())
     assert "Seq Scan on tasks" not in plan, plan

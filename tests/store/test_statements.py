@@ -14,8 +14,8 @@ from holdfast.db.bridges import numbered
 from holdfast.db.connect import Conn
 from holdfast.db.statements import load
 from holdfast.store.floor import Floor
-from holdfast.store.leasing import AtOnce
 from holdfast.store.limits import Limits
+from holdfast.store.permits import AtOnce
 from holdfast.store.turns import Turns
 from tests.store.outgrown import outgrown
 from tests.world import World

@@ -12,9 +12,9 @@ from holdfast.core.outcome import Fail, Outcome, Release, Released, Retry, Snooz
 from holdfast.core.state import State
 from holdfast.core.step import Step
 from holdfast.db.clock import read_clock
+from holdfast.store.clock_steps import Steps
 from holdfast.store.followups import Followups
 from holdfast.store.limits import Limits
-from holdfast.store.steps import Steps
 from tests.store.test_limits import claim_all
 from tests.world import LEASE_SECONDS, World
 

@@ -23,7 +23,7 @@ from holdfast.observe.log import LogLines
 from holdfast.runtime.lockwatch import LockWatch
 from holdfast.runtime.options import Until, WorkerOptions
 from holdfast.runtime.supervisor import Supervisor
-from holdfast.store.declarations import Declarations
+from holdfast.store.kinds import Declarations
 from holdfast.store.tasks import TaskStore
 
 # What waiting does not mend, as the server or libpq say it.

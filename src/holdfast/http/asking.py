@@ -13,7 +13,7 @@ from holdfast.http.origin import SAFE
 from holdfast.http.problems import Refused
 from holdfast.http.service import Caller, Service, address_of
 from holdfast.ops.tokens import Role
-from holdfast.store.answers import Answers, KeptAnswer
+from holdfast.store.idempotency import Answers, KeptAnswer
 
 KEY_HEADER = "Idempotency-Key"
 KEY_CHARACTERS = 200

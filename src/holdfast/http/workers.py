@@ -18,7 +18,7 @@ from holdfast.http.problems import problem
 from holdfast.http.shapes import TEXT_MAX, Shape, Text, Why, leads_to
 from holdfast.http.tasks import TaskId
 from holdfast.runtime.outside import OutsideWorkers
-from holdfast.store.outside import Lease
+from holdfast.store.http_workers import Lease
 from holdfast.store.tasks import TaskStore
 
 router = APIRouter(route_class=Asking, tags=["workers"])

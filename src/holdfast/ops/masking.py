@@ -11,7 +11,7 @@ from holdfast.core.redact import STRUCK, masked
 from holdfast.core.stored_json import read_json, why_unreadable
 from holdfast.core.task import TaskView
 from holdfast.db.connect import Conn
-from holdfast.store.declarations import Declarations
+from holdfast.store.kinds import Declarations
 from holdfast.store.schedules import ScheduleView
 
 

@@ -21,7 +21,7 @@ from holdfast.db.statements import load
 from holdfast.ops.plan_guards import Guards
 from holdfast.ops.plans import Plans
 from holdfast.store.audit import Author
-from holdfast.store.drivers import PLAN_KIND
+from holdfast.store.plan_tasks import PLAN_KIND
 
 SEND = 4_000
 FOLLOW = 5_000

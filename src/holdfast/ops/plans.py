@@ -28,7 +28,7 @@ from holdfast.ops.dead_letters import DeadFilter, DeadLetters
 from holdfast.ops.plan_guards import Guards
 from holdfast.ops.plan_view import How, PlanView, Preview
 from holdfast.store.audit import AuditWriter, Author
-from holdfast.store.drivers import Drivers
+from holdfast.store.plan_tasks import Drivers
 
 SAMPLE = 10
 SUMMARIES = {"redrive": Action.RETRY_BATCH_SUMMARY, "forget": Action.FORGET_BATCH_SUMMARY}

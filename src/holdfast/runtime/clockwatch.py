@@ -9,9 +9,9 @@ from holdfast.core.events import ClockStepped, Listener
 from holdfast.core.step import Step, StepWatch
 from holdfast.db.clock import read_clock
 from holdfast.db.connect import Conn
-from holdfast.store.gates import Gates
+from holdfast.store.clock_steps import STILL_DUE_LIMIT, Steps
 from holdfast.store.schedules import Pulse, Schedules
-from holdfast.store.steps import STILL_DUE_LIMIT, Steps
+from holdfast.store.unserved_kinds import Gates
 
 # A transaction that was open during a step back keeps writing times from before the step until it ends.
 FOLLOW_SECONDS = 30.0

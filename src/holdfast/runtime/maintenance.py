@@ -20,13 +20,13 @@ from holdfast.db.link import Link, LinkLost, ReconnectDelay
 from holdfast.runtime.clockwatch import ClockWatch
 from holdfast.runtime.options import WorkerOptions
 from holdfast.store.audit import AuditWriter
-from holdfast.store.drivers import Drivers
+from holdfast.store.due import look
 from holdfast.store.followups import Followups
-from holdfast.store.gates import Gates
 from holdfast.store.operate import Operator
-from holdfast.store.pending import look
+from holdfast.store.plan_tasks import Drivers
 from holdfast.store.schedules import Schedules
 from holdfast.store.tasks import RECLAIM_LIMIT, TaskStore
+from holdfast.store.unserved_kinds import Gates
 from holdfast.store.upkeep import Upkeep
 
 # A holder that leaves tells nobody, so the others ask now and then.

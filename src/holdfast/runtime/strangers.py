@@ -7,8 +7,8 @@ import psycopg
 from holdfast.core.events import KindsUnknown
 from holdfast.db.link import Link, LinkLost
 from holdfast.runtime.errands import Errands
-from holdfast.store.gates import Gates
 from holdfast.store.tasks import TaskStore
+from holdfast.store.unserved_kinds import Gates
 
 AGAIN_SECONDS = 5.0
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from holdfast.core.task import TIMEOUT_SECONDS, Claim
 from holdfast.db.connect import Conn
 from holdfast.store.floor import BEGINNING, END, Floor, Range, Sweep
-from holdfast.store.leasing import AtOnce
+from holdfast.store.permits import AtOnce
 from holdfast.store.slots import Slots
 from holdfast.store.tasks import Claimed, TaskStore
 from holdfast.store.turns import Turns

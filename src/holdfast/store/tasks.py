@@ -30,7 +30,7 @@ from holdfast.db.connect import Conn
 from holdfast.db.statements import load
 from holdfast.store.enqueue import Enqueuer
 from holdfast.store.floor import Floor, Range, Snapshot
-from holdfast.store.leasing import NOTHING_AT_ONCE, AtOnce, Leasing
+from holdfast.store.permits import NOTHING_AT_ONCE, AtOnce, Leasing
 from holdfast.store.settle import Settled, Settlement, Settler
 
 SHUNT_LIMIT = 1_000

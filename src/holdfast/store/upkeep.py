@@ -14,10 +14,10 @@ from holdfast.db.clock import read_clock
 from holdfast.db.connect import Conn
 from holdfast.db.partitions import drop_old_partitions, ensure_partitions, index_closed_partitions
 from holdfast.db.statements import load
-from holdfast.store.answers import Answers
 from holdfast.store.audit import AuditWriter
-from holdfast.store.declarations import Declarations
 from holdfast.store.followups import Followups
+from holdfast.store.idempotency import Answers
+from holdfast.store.kinds import Declarations
 from holdfast.store.operate import Operator
 from holdfast.views.counts import Samples
 from holdfast.views.dashboard import note_queues

@@ -17,7 +17,7 @@ class Declarations:
     """The declared kinds of one installation."""
 
     def __init__(self, settings: Settings) -> None:
-        self._sql = load("store/declarations.sql", settings.schema_name)
+        self._sql = load("store/kinds.sql", settings.schema_name)
         self._release = settings.release
 
     async def declare(self, conn: Conn, handlers: Iterable[Handler]) -> None:

@@ -12,7 +12,7 @@ class Steps:
     """The corrections that maintenance applies after a step."""
 
     def __init__(self, settings: Settings) -> None:
-        self._sql = load("store/steps.sql", settings.schema_name)
+        self._sql = load("store/clock_steps.sql", settings.schema_name)
         self._tasks = load("store/tasks.sql", settings.schema_name)
 
     async def adjust_leases(self, conn: Conn, lease_seconds: float, forward_seconds: float = 0.0) -> None:

@@ -23,7 +23,7 @@ class DueWork(NamedTuple):
 
 async def look(conn: Conn, settings: Settings, *, held: bool = True) -> DueWork:
     """What there is to do; `held` may cost something beside an old snapshot, and need not be asked."""
-    statement = load("store/pending.sql", settings.schema_name)["pending"]
+    statement = load("store/due.sql", settings.schema_name)["pending"]
     row = await (await conn.execute(statement, {"held": held})).fetchone()
     assert row is not None, "a select without a table always answers"
     return DueWork(*row)
