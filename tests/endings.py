@@ -21,7 +21,7 @@ import psycopg
 
 from holdfast.db.connect import connect
 from holdfast.db.migrate import migrate_up
-from holdfast.runtime.flight import FlightRecord
+from holdfast.worker.flight_record import FlightRecord
 from tests.cluster import cluster
 from tests.flights import flight_record, stop
 from tests.tree import Tree

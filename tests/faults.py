@@ -284,7 +284,7 @@ FAULTS = (
             "Runs.start", "        self._flight.start(claim.id, claim.fence, run.deadline_at)\n", ""
         ),
         "exit-takes-its-process-along": Fault(
-            "execute.execute_async",
+            "handlers.execute_async",
             "except (Exception, SystemExit, KeyboardInterrupt) as error:",
             "except Exception as error:",
         ),
@@ -305,12 +305,12 @@ FAULTS = (
         ),
         "torn-flight": Fault("runtime.flight", 'struct.Struct("<16sdqq")', 'struct.Struct("<16sdqq8x")'),
         "outcome-taken-as-it-is": Fault(
-            "execute.outcome_of",
+            "handlers.outcome_of",
             "        return _as_declared(handler, answer)\n",
             "        return answer  # type: ignore\n",
         ),
         "group-signal-kills-what-runs-apart": Fault(
-            "solo.serve",
+            "fork_server.serve",
             "    hear_no_group_signals()\n",
             DEAF_NO_MORE,
         ),
@@ -321,7 +321,7 @@ FAULTS = (
             "Supervisor._ended", " and child.leaving is None and status >= 0:", " and child.leaving is None:"
         ),
         "orphan-complains": Fault(
-            "solo.serve",
+            "fork_server.serve",
             "                except ConnectionError:\n",
             "                except KeyError:\n",
         ),

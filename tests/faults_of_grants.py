@@ -56,7 +56,7 @@ GRANTS = {
         "worker._supervise", "                await Declarations(store.settings).declare(conn, ())\n", ""
     ),
     "executor-waits-for-rights": Fault(
-        "register.register",
+        "registration.register",
         "            except psycopg.errors.InsufficientPrivilege as error:\n",
         "            except psycopg.errors.DeadlockDetected as error:\n",
     ),

@@ -4,7 +4,7 @@ from tests.fault import Fault
 
 KINDS = {
     "kinds-not-declared": Fault(
-        "register.register", "kinds.declare(conn, handlers.values())", "kinds.declare(conn, [])"
+        "registration.register", "kinds.declare(conn, handlers.values())", "kinds.declare(conn, [])"
     ),
     "kinds-written-again": Fault("declare_kinds", "    or not d.secrets <@ o.secrets\n", "    or true\n"),
     "secrets-of-one-release": Fault(

@@ -57,7 +57,7 @@ SHAPES = {
         "when false and exists (select from holdfast.wakes w",
     ),
     "one-answer-for-all": Fault(
-        "execute._outcomes_of",
+        "handlers._outcomes_of",
         "else outcome_of(handler, one) for one in answer\n    ]",
         "else outcome_of(handler, one) for one in [answer[0]] * len(bulk)\n    ]",
     ),
@@ -105,7 +105,7 @@ SHAPES = {
         "Runs._run_suspect", "asyncio.timeout(SUSPECT_WAIT_SECONDS)", "asyncio.timeout(None)"
     ),
     "cancelled-alone-is-a-crash": Fault(
-        "execute.execute_alone",
+        "handlers.execute_alone",
         "    except asyncio.CancelledError:\n        outcome = cancelled_itself()\n    except BaseException",
         "    except ZeroDivisionError",
     ),

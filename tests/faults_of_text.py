@@ -22,12 +22,12 @@ TEXT = {
         "self._verdicts.of(claim, outcome)",
     ),
     "exceptions-end-their-executor": Fault(
-        "traces.tried",
+        "tracebacks.tried",
         "except BaseException:  # noqa: BLE001 (the user",
         "except KeyError:  # noqa: BLE001 (the user",
     ),
     "all-errors-of-a-validation-are-read": Fault(
-        "traces.why_invalid", "count > ERRORS_READ_MAX", "count < 0"
+        "tracebacks.why_invalid", "count > ERRORS_READ_MAX", "count < 0"
     ),
     "secret-names-by-case": Fault(
         "redact._values", "name.casefold() in names) for name", "name in names) for name"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast.runtime.flight import Flight, FlightRecord
+from holdfast.worker.flight_record import Flight, FlightRecord
 
 # Where the descriptor stands: python -m holdfast.cli.executor APP WORKER WIRE FLIGHT PARENT
 _FLIGHT = -2

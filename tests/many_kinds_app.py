@@ -11,10 +11,10 @@ import sys
 from holdfast import Holdfast, Task
 from holdfast.config import Settings
 from holdfast.observe.counted import Counted
-from holdfast.runtime import executor
-from holdfast.runtime.options import Until, WorkerOptions
-from holdfast.runtime.supervisor import Supervisor
 from holdfast.store.tasks import TaskStore
+from holdfast.worker.executor import executor
+from holdfast.worker.options import Until, WorkerOptions
+from holdfast.worker.supervisor.supervisor import Supervisor
 
 NEVER_TICK = "HOLDFAST_TEST_NEVER_TICK"
 KINDS = [f"{number:04}.{'x' * 190}" for number in range(1_000)]

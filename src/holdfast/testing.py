@@ -28,13 +28,13 @@ from holdfast.core.task import Claim, TaskView
 from holdfast.db.connect import Conn, connect
 from holdfast.db.migrate import migrate_up
 from holdfast.db.statements import in_schema
-from holdfast.runtime.execute import execute_async, execute_here, prepare
-from holdfast.runtime.finish import Finishing
-from holdfast.runtime.verdicts import Verdicts
 from holdfast.store.claimer import Claimer
 from holdfast.store.followups import Followups
 from holdfast.store.operate import Operator
 from holdfast.store.tasks import TaskStore
+from holdfast.worker.executor.finish import Finishing
+from holdfast.worker.executor.handlers import execute_async, execute_here, prepare
+from holdfast.worker.policies import Verdicts
 
 # Every table that a task leaves a trace in; the audit is only added to, in tests too.
 TABLES = (

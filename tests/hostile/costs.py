@@ -24,8 +24,8 @@ from holdfast.core.task import Claim, Counters, TaskView
 from holdfast.http.shapes import TaskShape, task_shape
 from holdfast.observe.lines import lines
 from holdfast.ops.masking import Mask
-from holdfast.runtime.execute import failed, prepare
-from holdfast.runtime.verdicts import Verdicts
+from holdfast.worker.executor.handlers import failed, prepare
+from holdfast.worker.policies import Verdicts
 from tests.cpu import least_seconds
 from tests.hostile.app import app
 

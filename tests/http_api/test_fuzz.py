@@ -20,7 +20,7 @@ from holdfast.http.application import create
 from holdfast.http.problems import TITLES
 from holdfast.ops.dead_letters import DeadFilter
 from holdfast.ops.tokens import Role, Tokens
-from holdfast.runtime.outside import OutsideWorkers
+from holdfast.worker.http_workers import OutsideWorkers
 from tests.ops.conftest import Shift, shift_of
 from tests.world import World
 

@@ -5,7 +5,7 @@ from functools import partial
 
 import holdfast.cli.worker
 from holdfast.cli.main import main
-from holdfast.runtime.options import WorkerOptions
+from holdfast.worker.options import WorkerOptions
 
 DEADLINE = "HOLDFAST_TEST_STATEMENT_SECONDS"
 

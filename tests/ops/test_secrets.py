@@ -8,8 +8,8 @@ from holdfast import Holdfast, Task
 from holdfast.core.audit import EntryFilter
 from holdfast.observe.lines import lines
 from holdfast.ops.dead_letters import DeadFilter
-from holdfast.runtime.execute import execute_async, prepare
-from holdfast.runtime.verdicts import Verdicts
+from holdfast.worker.executor.handlers import execute_async, prepare
+from holdfast.worker.policies import Verdicts
 from tests.ops.conftest import shift_of
 from tests.world import World
 

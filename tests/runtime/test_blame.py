@@ -10,8 +10,8 @@ from holdfast.core.failure import FailureClass
 from holdfast.core.outcome import Outcome, Release, Released, WorkerLost
 from holdfast.core.state import State
 from holdfast.core.task import Claim, NewTask
-from holdfast.runtime.child import Fates
-from holdfast.runtime.flight import Flight, RunMode
+from holdfast.worker.flight_record import Flight, RunMode
+from holdfast.worker.supervisor.executor_process import Fates
 from tests.tree import Tree, until
 from tests.world import World
 

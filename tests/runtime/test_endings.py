@@ -10,7 +10,7 @@ from holdfast.core.failure import FailureClass
 from holdfast.core.state import State
 from holdfast.core.task import NewTask
 from holdfast.db.connect import Conn
-from holdfast.runtime.flight import UNSETTLED_MAX, FlightRecord, RunMode
+from holdfast.worker.flight_record import UNSETTLED_MAX, FlightRecord, RunMode
 from tests.flights import flight_record, kill
 from tests.tree import Tree, until, until_true
 from tests.world import World

@@ -12,8 +12,8 @@ from holdfast.core.decide import Policy, decide
 from holdfast.core.failure import FailureClass
 from holdfast.core.handler import Handler
 from holdfast.core.outcome import Failed
-from holdfast.runtime.execute import execute_alone, execute_here
-from holdfast.runtime.flight import _ENTRY, _HEAD, FlightRecord, RunMode
+from holdfast.worker.executor.handlers import execute_alone, execute_here
+from holdfast.worker.flight_record import _ENTRY, _HEAD, FlightRecord, RunMode
 from tests.core.test_decide import held
 from tests.cpu import least_seconds
 

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from holdfast.core.errors import LeaseLost, Misused
 from holdfast.core.handler import Handler, Task, task_of
-from holdfast.runtime.finish import CONNECTIONS_MAX, Finishing
+from holdfast.worker.executor.finish import CONNECTIONS_MAX, Finishing
 from tests.tree import until
 from tests.world import World
 

@@ -4,9 +4,9 @@ import pytest
 
 from holdfast.core.handler import Gather, Handler
 from holdfast.core.task import NewTask
-from holdfast.runtime.gathering import COMING_SECONDS, Gathering
-from holdfast.runtime.hand import Hand
 from holdfast.store.slots import Slots
+from holdfast.worker.executor.buffer import Hand
+from holdfast.worker.executor.gathering import COMING_SECONDS, Gathering
 from tests.world import World
 
 

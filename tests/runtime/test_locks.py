@@ -17,8 +17,8 @@ from holdfast.db.connect import Conn, connect, connect_sync
 from holdfast.db.link import Blocked, Link, LinkLost
 from holdfast.db.locks import Blocker, blockers
 from holdfast.http.service import PoolConnection
-from holdfast.runtime.lockwatch import LockWatch
-from holdfast.runtime.options import WorkerOptions
+from holdfast.worker.options import WorkerOptions
+from holdfast.worker.supervisor.lock_watch import LockWatch
 from tests.cluster import QUICK, postgres
 from tests.locks.scene import Scene
 from tests.locks.worker import DEADLINE

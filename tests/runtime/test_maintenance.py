@@ -11,10 +11,10 @@ from holdfast.core.outcome import Complete
 from holdfast.core.schedule import Cron
 from holdfast.core.state import State
 from holdfast.db.connect import Conn
-from holdfast.runtime.maintenance import CLOCK_SECONDS, WAKE_SECONDS, Maintenance
-from holdfast.runtime.options import WorkerOptions
 from holdfast.store.limits import Limits
 from holdfast.store.schedules import Schedules
+from holdfast.worker.options import WorkerOptions
+from holdfast.worker.supervisor.maintenance import CLOCK_SECONDS, WAKE_SECONDS, Maintenance
 from tests.asked import asked_of
 from tests.world import World
 

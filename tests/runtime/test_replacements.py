@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.runtime.child import Child, Leaving
-from holdfast.runtime.replacements import RESTART_SECONDS_MAX, Replacements
+from holdfast.worker.supervisor.executor_process import Child, Leaving
+from holdfast.worker.supervisor.replacements import RESTART_SECONDS_MAX, Replacements
 
 HISTORIES = 5_000
 ACTS_MAX = 60

@@ -8,9 +8,9 @@ import pytest
 
 from holdfast.core.handler import Handler, Task
 from holdfast.core.outcome import Release, Released
-from holdfast.runtime.flight import FlightRecord
-from holdfast.runtime.runs import Runs
-from holdfast.runtime.solo import SoloServer
+from holdfast.worker.executor.fork_server import SoloServer
+from holdfast.worker.executor.runs import Runs
+from holdfast.worker.flight_record import FlightRecord
 from tests.tree import Tree, until, until_true
 from tests.world import World
 

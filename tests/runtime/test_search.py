@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.runtime.search import Search
+from holdfast.worker.executor.culprits import Search
 
 
 def calls_of(size: int, bad: set[int]) -> tuple[set[int], int, set[int]]:

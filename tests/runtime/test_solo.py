@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.outcome import Complete
-from holdfast.runtime.solo import SoloRun, SoloServer
+from holdfast.worker.executor.fork_server import SoloRun, SoloServer
 from tests.tree import until
 from tests.world import World
 

@@ -16,11 +16,11 @@ from holdfast.ops.dead_letters import DeadFilter
 from holdfast.ops.plan_driver import Driver
 from holdfast.ops.plan_view import PlanView
 from holdfast.ops.plans import Plans
-from holdfast.runtime.finish import Finishing
 from holdfast.store.floor import Floor
 from holdfast.store.followups import Followups
 from holdfast.store.turns import Turns
 from holdfast.store.unserved_kinds import Gates
+from holdfast.worker.executor.finish import Finishing
 from tests.world import World
 
 KIND = "mail.send"

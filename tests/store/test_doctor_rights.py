@@ -19,9 +19,9 @@ from holdfast.db.connect import Conn, connect
 from holdfast.db.link import Link
 from holdfast.db.migrate import grants
 from holdfast.ops.doctor import Doctor, Finding, Health
-from holdfast.runtime.options import WorkerOptions
-from holdfast.runtime.register import register
 from holdfast.store.tasks import TaskStore
+from holdfast.worker.executor.registration import register
+from holdfast.worker.options import WorkerOptions
 from tests.commands import typed
 from tests.world import World
 

@@ -13,8 +13,8 @@ from holdfast.core.outcome import Cancel, Complete, Fail, Outcome, Released
 from holdfast.core.outcome import Release as Why
 from holdfast.core.state import State
 from holdfast.core.task import NewTask, Predecessor
-from holdfast.runtime.finish import Finishing
 from holdfast.store.followups import Followups
+from holdfast.worker.executor.finish import Finishing
 from tests.world import World
 
 

@@ -14,7 +14,7 @@ from holdfast.core.handler import Handler, Task, task_of
 from holdfast.core.outcome import Complete
 from holdfast.core.task import Enqueued, NewTask, Unique
 from holdfast.db.connect import Conn
-from holdfast.runtime.finish import Finishing
+from holdfast.worker.executor.finish import Finishing
 from tests.world import World
 
 ONE_SNAPSHOT = (IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE)

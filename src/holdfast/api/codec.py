@@ -12,7 +12,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from holdfast.core.errors import BadHandler, BadPayload, VersionUnknown
 from holdfast.core.handler import Bulk, Task, hash_of_schema
-from holdfast.runtime.traces import why_invalid
+from holdfast.worker.tracebacks import why_invalid
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from holdfast.cli.load import load
 from holdfast.config import Settings
 from holdfast.core.errors import AppNotFound
-from holdfast.runtime.process import die_with_parent
+from holdfast.worker.signals import die_with_parent
 
 _REFUSED = 3
 

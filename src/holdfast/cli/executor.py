@@ -17,15 +17,15 @@ from holdfast.core.errors import NotAllowed
 from holdfast.core.events import both
 from holdfast.observe.counted import Counted
 from holdfast.observe.log import LogLines
-from holdfast.runtime.child import OPTIONS_VARIABLE
-from holdfast.runtime.executor import Executor
-from holdfast.runtime.flight import FlightRecord
-from holdfast.runtime.lockwatch import over_the_wire
-from holdfast.runtime.options import WorkerOptions
-from holdfast.runtime.process import die_with_parent, hear_no_group_signals
-from holdfast.runtime.solo import SoloServer
-from holdfast.runtime.wire import Wire
 from holdfast.store.tasks import TaskStore
+from holdfast.worker.channel import Wire
+from holdfast.worker.executor.executor import Executor
+from holdfast.worker.executor.fork_server import SoloServer
+from holdfast.worker.flight_record import FlightRecord
+from holdfast.worker.options import WorkerOptions
+from holdfast.worker.signals import die_with_parent, hear_no_group_signals
+from holdfast.worker.supervisor.executor_process import OPTIONS_VARIABLE
+from holdfast.worker.supervisor.lock_watch import over_the_wire
 
 FAILED = 1
 # How long a process that leaves waits for its supervisor to read its last report.

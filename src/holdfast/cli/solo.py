@@ -6,8 +6,8 @@ from holdfast.cli.load import load
 from holdfast.core.events import Event
 from holdfast.core.handler import Finisher, Handlers
 from holdfast.observe.log import LogLines
-from holdfast.runtime.finish import Finishing
-from holdfast.runtime.solo import serve
+from holdfast.worker.executor.finish import Finishing
+from holdfast.worker.executor.fork_server import serve
 
 
 def _loaded(path: str) -> tuple[Handlers, Finisher]:

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from holdfast.core.errors import Misused
 from holdfast.observe.counted import Counted, Figure, name_of
 from holdfast.observe.page import Pages, document
-from holdfast.runtime.supervisor import Supervisor
+from holdfast.worker.supervisor.supervisor import Supervisor
 
 
 class Watched:

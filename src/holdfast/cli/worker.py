@@ -20,11 +20,11 @@ from holdfast.core.task import RESERVED_QUEUE, TIMEOUT_SECONDS
 from holdfast.db.connect import away, connect
 from holdfast.db.migrate import require_current, require_read_committed
 from holdfast.observe.log import LogLines
-from holdfast.runtime.lockwatch import LockWatch
-from holdfast.runtime.options import Until, WorkerOptions
-from holdfast.runtime.supervisor import Supervisor
 from holdfast.store.kinds import Declarations
 from holdfast.store.tasks import TaskStore
+from holdfast.worker.options import Until, WorkerOptions
+from holdfast.worker.supervisor.lock_watch import LockWatch
+from holdfast.worker.supervisor.supervisor import Supervisor
 
 # What waiting does not mend, as the server or libpq say it.
 HOPELESS = (

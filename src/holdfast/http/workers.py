@@ -17,9 +17,9 @@ from holdfast.http.asking import AskedBy, Asking
 from holdfast.http.problems import problem
 from holdfast.http.shapes import TEXT_MAX, Shape, Text, Why, leads_to
 from holdfast.http.tasks import TaskId
-from holdfast.runtime.outside import OutsideWorkers
 from holdfast.store.http_workers import Lease
 from holdfast.store.tasks import TaskStore
+from holdfast.worker.http_workers import OutsideWorkers
 
 router = APIRouter(route_class=Asking, tags=["workers"])
 

@@ -17,8 +17,6 @@ from holdfast.core.decide import Policy
 from holdfast.core.events import Listener, StatementFailed
 from holdfast.db.connect import Conn
 from holdfast.db.link import Link, LinkLost, ReconnectDelay
-from holdfast.runtime.clockwatch import ClockWatch
-from holdfast.runtime.options import WorkerOptions
 from holdfast.store.audit import AuditWriter
 from holdfast.store.due import look
 from holdfast.store.followups import Followups
@@ -28,6 +26,8 @@ from holdfast.store.schedules import Schedules
 from holdfast.store.tasks import RECLAIM_LIMIT, TaskStore
 from holdfast.store.unserved_kinds import Gates
 from holdfast.store.upkeep import Upkeep
+from holdfast.worker.options import WorkerOptions
+from holdfast.worker.supervisor.clock_watch import ClockWatch
 
 # A holder that leaves tells nobody, so the others ask now and then.
 ASK_SECONDS_MAX = 5.0

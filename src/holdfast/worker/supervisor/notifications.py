@@ -10,8 +10,8 @@ from psycopg import sql
 
 from holdfast.db.connect import connect, is_direct
 from holdfast.db.link import ReconnectDelay
-from holdfast.runtime.options import WorkerOptions
 from holdfast.store.tasks import HINT_CHANNEL
+from holdfast.worker.options import WorkerOptions
 
 RETRY_SECONDS = 5.0
 

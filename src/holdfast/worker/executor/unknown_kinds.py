@@ -6,9 +6,9 @@ import psycopg
 
 from holdfast.core.events import KindsUnknown
 from holdfast.db.link import Link, LinkLost
-from holdfast.runtime.errands import Errands
 from holdfast.store.tasks import TaskStore
 from holdfast.store.unserved_kinds import Gates
+from holdfast.worker.background import Errands
 
 AGAIN_SECONDS = 5.0
 

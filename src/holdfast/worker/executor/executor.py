@@ -13,27 +13,27 @@ from holdfast.core.handler import Handlers
 from holdfast.core.outcome import Complete, Failed, Finished, Outcome, Release, Released
 from holdfast.core.task import Claim
 from holdfast.db.link import Link
-from holdfast.runtime.cancels import Cancels
-from holdfast.runtime.errands import Errands
-from holdfast.runtime.finish import Finishing
-from holdfast.runtime.flight import FlightRecord
-from holdfast.runtime.gathering import Gathering
-from holdfast.runtime.hand import Hand
-from holdfast.runtime.intake import Intake
-from holdfast.runtime.options import Until, WorkerOptions
-from holdfast.runtime.pace import GROUP, Pace
-from holdfast.runtime.register import register
-from holdfast.runtime.run import Run
-from holdfast.runtime.runs import Runs
-from holdfast.runtime.settling import Settling
-from holdfast.runtime.solo import SoloServer
-from holdfast.runtime.starting import Starting
-from holdfast.runtime.strangers import Strangers
-from holdfast.runtime.verdicts import Verdicts
-from holdfast.runtime.wear import Wear
-from holdfast.runtime.wire import Order, Report, Wire
 from holdfast.store.settle import Settlement
 from holdfast.store.tasks import TaskStore
+from holdfast.worker.background import Errands
+from holdfast.worker.channel import Order, Report, Wire
+from holdfast.worker.executor.buffer import Hand
+from holdfast.worker.executor.cancels import Cancels
+from holdfast.worker.executor.claiming import Intake
+from holdfast.worker.executor.finish import Finishing
+from holdfast.worker.executor.fork_server import SoloServer
+from holdfast.worker.executor.gathering import Gathering
+from holdfast.worker.executor.pace import GROUP, Pace
+from holdfast.worker.executor.recycling import Wear
+from holdfast.worker.executor.registration import register
+from holdfast.worker.executor.run import Run
+from holdfast.worker.executor.runs import Runs
+from holdfast.worker.executor.settling import Settling
+from holdfast.worker.executor.starting import Starting
+from holdfast.worker.executor.unknown_kinds import Strangers
+from holdfast.worker.flight_record import FlightRecord
+from holdfast.worker.options import Until, WorkerOptions
+from holdfast.worker.policies import Verdicts
 
 TICK_SECONDS = 0.1
 ABORT_SECONDS = 1.0

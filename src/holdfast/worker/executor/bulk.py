@@ -12,11 +12,11 @@ from typing import Any
 
 from holdfast.core.handler import Bulk, Handler
 from holdfast.core.outcome import Failed, Outcome, Release, Released
-from holdfast.runtime.execute import execute_many_async, execute_many_here
-from holdfast.runtime.flight import FlightRecord, RunMode
-from holdfast.runtime.outcomes import cancelled_itself, ended_by, timed_out, timed_out_in_bulk
-from holdfast.runtime.run import Run
-from holdfast.runtime.search import Search
+from holdfast.worker.executor.culprits import Search
+from holdfast.worker.executor.handlers import execute_many_async, execute_many_here
+from holdfast.worker.executor.run import Run
+from holdfast.worker.flight_record import FlightRecord, RunMode
+from holdfast.worker.outcomes import cancelled_itself, ended_by, timed_out, timed_out_in_bulk
 
 
 class BulkCall:

@@ -16,11 +16,11 @@ from uuid_utils import uuid7
 
 from holdfast.core.outcome import Outcome, Release, Released, WorkerLost
 from holdfast.core.task import Claim
-from holdfast.runtime.flight import Flight, FlightRecord, RunMode
-from holdfast.runtime.options import WorkerOptions
-from holdfast.runtime.outcomes import timed_out, timed_out_in_bulk
-from holdfast.runtime.process import describe_exit, group_signals_blocked
-from holdfast.runtime.wire import Order, Wire
+from holdfast.worker.channel import Order, Wire
+from holdfast.worker.flight_record import Flight, FlightRecord, RunMode
+from holdfast.worker.options import WorkerOptions
+from holdfast.worker.outcomes import timed_out, timed_out_in_bulk
+from holdfast.worker.signals import describe_exit, group_signals_blocked
 
 OPTIONS_VARIABLE = "HOLDFAST_EXECUTOR_OPTIONS"
 

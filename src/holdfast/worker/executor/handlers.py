@@ -19,8 +19,8 @@ from holdfast.core.outcome import (
     as_seconds,
 )
 from holdfast.core.task import Claim
-from holdfast.runtime.outcomes import cancelled_itself, ended_by
-from holdfast.runtime.traces import name_of, stack_of, text_of, tried
+from holdfast.worker.outcomes import cancelled_itself, ended_by
+from holdfast.worker.tracebacks import name_of, stack_of, text_of, tried
 
 # What a handler may raise that is its own doing. Leaving the process is a failure like any other: it
 # would take its neighbours along.

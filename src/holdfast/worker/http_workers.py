@@ -19,7 +19,6 @@ from holdfast.core.state import Move
 from holdfast.core.stored_json import CHARACTERS_MAX, check_json
 from holdfast.core.task import RESERVED_QUEUE, TIMEOUT_SECONDS, Claim
 from holdfast.db.connect import Conn
-from holdfast.runtime.verdicts import Verdicts
 from holdfast.store.floor import BEGINNING, END, Floor, Range
 from holdfast.store.http_workers import EPOCH, Lease, OutsideStore
 from holdfast.store.kinds import Declarations
@@ -28,6 +27,7 @@ from holdfast.store.settle import Settlement
 from holdfast.store.tasks import TaskStore
 from holdfast.store.turns import Turns
 from holdfast.store.unserved_kinds import Gates
+from holdfast.worker.policies import Verdicts
 
 # A claim as a worker knows it: the task and the fence.
 Held: TypeAlias = tuple[str, int]

@@ -22,8 +22,8 @@ from holdfast.core.events import (
 from holdfast.db.connect import Conn
 from holdfast.db.link import Link, LinkLost
 from holdfast.db.locks import Blocker, blockers, open_transactions
-from holdfast.runtime.options import WorkerOptions
-from holdfast.runtime.wire import Report, Wire
+from holdfast.worker.channel import Report, Wire
+from holdfast.worker.options import WorkerOptions
 
 LOOK_SECONDS = 1.0
 # After this many checks without a lock, watching stops: the delay has another reason.

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from holdfast.core.handler import Finisher, Handlers
 from holdfast.core.outcome import Finished, Outcome
 from holdfast.core.task import Claim
-from holdfast.runtime.execute import execute_alone
-from holdfast.runtime.process import (
+from holdfast.worker.executor.handlers import execute_alone
+from holdfast.worker.signals import (
     describe_exit,
     die_with_parent,
     group_signals_blocked,

@@ -8,11 +8,11 @@ from holdfast.core.decide import Verdict, expire
 from holdfast.core.handler import Handlers
 from holdfast.core.outcome import Release, Released
 from holdfast.core.task import Claim
-from holdfast.runtime.hand import Hand
-from holdfast.runtime.runs import Runs
-from holdfast.runtime.strangers import Strangers
-from holdfast.runtime.verdicts import Verdicts
 from holdfast.store.slots import Slots
+from holdfast.worker.executor.buffer import Hand
+from holdfast.worker.executor.runs import Runs
+from holdfast.worker.executor.unknown_kinds import Strangers
+from holdfast.worker.policies import Verdicts
 
 
 class Starting:

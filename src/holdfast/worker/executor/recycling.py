@@ -2,7 +2,7 @@
 
 import time
 
-from holdfast.runtime.options import WorkerOptions
+from holdfast.worker.options import WorkerOptions
 
 
 class Wear:

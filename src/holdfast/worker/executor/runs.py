@@ -10,12 +10,12 @@ from contextlib import suppress
 from holdfast.core.handler import Finisher, Handler, Isolation
 from holdfast.core.outcome import Cancel, Failed, Finished, Outcome, Release, Released, WorkerLost
 from holdfast.core.task import Claim
-from holdfast.runtime.bulks import BulkCall
-from holdfast.runtime.execute import execute_async, execute_here, prepare
-from holdfast.runtime.flight import ITEMS_MAX, FlightRecord, RunMode
-from holdfast.runtime.outcomes import cancelled_itself, ended_by, timed_out
-from holdfast.runtime.run import Run, cancellable, unless_stopped
-from holdfast.runtime.solo import Died, NotStarted, SoloRun, SoloServer
+from holdfast.worker.executor.bulk import BulkCall
+from holdfast.worker.executor.fork_server import Died, NotStarted, SoloRun, SoloServer
+from holdfast.worker.executor.handlers import execute_async, execute_here, prepare
+from holdfast.worker.executor.run import Run, cancellable, unless_stopped
+from holdfast.worker.flight_record import ITEMS_MAX, FlightRecord, RunMode
+from holdfast.worker.outcomes import cancelled_itself, ended_by, timed_out
 
 # How many suspects run at one time, beside the slots: a herd of processes must not crowd out the rest.
 SUSPECTS_MIN, SUSPECTS_MAX = 4, 16

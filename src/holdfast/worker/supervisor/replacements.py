@@ -8,7 +8,7 @@ on working until the full number of executors is at work without it, and is drai
 import time
 from collections.abc import Callable, Collection
 
-from holdfast.runtime.child import Child, Leaving
+from holdfast.worker.supervisor.executor_process import Child, Leaving
 
 RESTART_SECONDS = 1.0
 RESTART_SECONDS_MAX = 30.0

@@ -8,10 +8,10 @@ import psycopg
 
 from holdfast.core.events import StatementFailed
 from holdfast.db.link import Link, LinkLost, ReconnectDelay
-from holdfast.runtime.child import Child
-from holdfast.runtime.options import WorkerOptions
-from holdfast.runtime.wire import Order
 from holdfast.store.tasks import TaskStore
+from holdfast.worker.channel import Order
+from holdfast.worker.options import WorkerOptions
+from holdfast.worker.supervisor.executor_process import Child
 
 RECONCILE_EVERY = 10
 

@@ -3,8 +3,8 @@
 import psycopg
 
 from holdfast.db.link import Link, LinkLost
-from holdfast.runtime.runs import Runs
 from holdfast.store.tasks import TaskStore
+from holdfast.worker.executor.runs import Runs
 
 EVERY_SECONDS = 1.0
 

@@ -26,16 +26,16 @@ from holdfast.core.events import (
     WorkerLeaving,
 )
 from holdfast.db.link import LinkLost
-from holdfast.runtime.burials import Burials
-from holdfast.runtime.child import Child, Leaving
-from holdfast.runtime.errands import Errands
-from holdfast.runtime.hints import Hints
-from holdfast.runtime.maintenance import Maintenance
-from holdfast.runtime.options import Until, WorkerOptions
-from holdfast.runtime.renewals import Renewals
-from holdfast.runtime.replacements import Replacements
-from holdfast.runtime.wire import Order, Report
 from holdfast.store.tasks import TaskStore
+from holdfast.worker.background import Errands
+from holdfast.worker.channel import Order, Report
+from holdfast.worker.options import Until, WorkerOptions
+from holdfast.worker.supervisor.blame import Burials
+from holdfast.worker.supervisor.executor_process import Child, Leaving
+from holdfast.worker.supervisor.leases import Renewals
+from holdfast.worker.supervisor.maintenance import Maintenance
+from holdfast.worker.supervisor.notifications import Hints
+from holdfast.worker.supervisor.replacements import Replacements
 
 TICK_SECONDS = 0.1
 # Time to say what had ended before a lost lease, and to give things back at an abort.

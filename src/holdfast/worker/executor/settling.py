@@ -11,9 +11,9 @@ import psycopg
 
 from holdfast.core.events import Listener, StatementFailed
 from holdfast.db.link import Link, LinkLost, ReconnectDelay
-from holdfast.runtime.flight import UNSETTLED_MAX
 from holdfast.store.settle import Settled, Settlement
 from holdfast.store.tasks import TaskStore
+from holdfast.worker.flight_record import UNSETTLED_MAX
 
 GROUP_MAX = 500
 GATHER_SECONDS = 0.003

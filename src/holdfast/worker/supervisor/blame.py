@@ -7,9 +7,9 @@ import psycopg
 from holdfast.core.decide import Policy
 from holdfast.core.events import StatementFailed
 from holdfast.db.link import Link, LinkLost, ReconnectDelay
-from holdfast.runtime.child import Child, Fates
-from holdfast.runtime.options import WorkerOptions
 from holdfast.store.tasks import TaskStore
+from holdfast.worker.options import WorkerOptions
+from holdfast.worker.supervisor.executor_process import Child, Fates
 
 LAST_CLAIM_SECONDS = 0.5
 

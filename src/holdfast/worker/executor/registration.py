@@ -11,11 +11,11 @@ from holdfast.core.events import StatementFailed
 from holdfast.core.handler import Handlers
 from holdfast.db.connect import Conn, not_allowed
 from holdfast.db.link import Link, LinkLost, ReconnectDelay
-from holdfast.runtime.options import WorkerOptions
 from holdfast.store.kinds import Declarations
 from holdfast.store.limits import CODE, Limits
 from holdfast.store.schedules import Schedules
 from holdfast.store.tasks import TaskStore
+from holdfast.worker.options import WorkerOptions
 
 
 async def register(

@@ -16,11 +16,11 @@ from holdfast.core.handler import Handlers
 from holdfast.core.task import Claim
 from holdfast.db.connect import Conn
 from holdfast.db.link import Link, LinkLost, ReconnectDelay
-from holdfast.runtime.flight import ITEMS_MAX
-from holdfast.runtime.options import WorkerOptions
 from holdfast.store.claimer import Claimer
 from holdfast.store.slots import Slots
 from holdfast.store.tasks import TaskStore
+from holdfast.worker.flight_record import ITEMS_MAX
+from holdfast.worker.options import WorkerOptions
 
 # A lost claim may commit after the first look: so there is a second and a third.
 RECONCILE_AFTER_SECONDS = (0.0, 1.0, 5.0)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from holdfast.core.handler import Handler, Task
 from holdfast.core.outcome import Failed, Finished, Outcome
 from holdfast.core.task import Claim
-from holdfast.runtime.solo import SoloRun
+from holdfast.worker.executor.fork_server import SoloRun
 
 
 class Call(Protocol):
