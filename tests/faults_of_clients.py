@@ -70,7 +70,7 @@ CLIENTS = {
     "queues-without-end": Fault("queues", "limit %(queues_max)s::integer + 1\n)", "limit 1000000000\n)"),
     "workers-of-a-token-without-end": Fault("OutsideStore.enter", "if row[0] >= LIVE_MAX:", "if False:"),
     "pauses-to-any-year": Fault(
-        "bounds.check_moment",
+        "middleware.check_moment",
         "if not now - timedelta(days=PAST_DAYS_MAX) <= at",
         "if False and not now <= at",
     ),
@@ -94,7 +94,7 @@ CLIENTS = {
     ),
     "previews-ask-about-all": Fault("Guards.ask_some", "if left >= 0 and characters >= 0:", "if True:"),
     "parameters-without-end": Fault(
-        "bounds._too_long", 'if query.count(b"&") >= PARAMETERS_MAX:', "if False:"
+        "middleware._too_long", 'if query.count(b"&") >= PARAMETERS_MAX:', "if False:"
     ),
     "document-for-anybody": Fault(
         "application.create", "openapi_url=None", 'openapi_url="/api/openapi.json"'

@@ -4,9 +4,9 @@
 from tests.fault import Fault
 
 HTTP = {
-    "anybody-may": Fault("access.may", "return _RANK[bearer.role] >= _RANK[least_role]", "return True"),
+    "anybody-may": Fault("permissions.may", "return _RANK[bearer.role] >= _RANK[least_role]", "return True"),
     "workers-may-operate": Fault(
-        "access.may", "return bearer.role is least_role", "return bearer.role is Role.WORKER"
+        "permissions.may", "return bearer.role is least_role", "return bearer.role is Role.WORKER"
     ),
     "secret-not-compared": Fault(
         "Tokens.bearer", "not hmac.compare_digest(bytes(kept), hash_of(secret)) or expired", "expired"
@@ -14,7 +14,7 @@ HTTP = {
     "expired-tokens-are-good": Fault("Tokens.bearer", "or expired or revoked", "or revoked"),
     "revoked-tokens-are-good": Fault("Tokens.bearer", "or expired or revoked", "or expired"),
     "answers-not-kept": Fault("Asking.get_route_handler", "if key is None:", "if True:"),
-    "keys-for-anything": Fault("asking._once", "if before.asked != hashed:", "if False:"),
+    "keys-for-anything": Fault("request._once", "if before.asked != hashed:", "if False:"),
     "alias-of-subject-ignored": Fault(
         "http.tasks.list_tasks", "subject=subject or episode_id", "subject=subject"
     ),
@@ -34,7 +34,7 @@ HTTP = {
         "http.audit.export", "media_type=_MEDIA_TYPES[only.format]", 'media_type="text/html"'
     ),
     "cookie-for-scripts": Fault(
-        "sessions.begin",
+        "session.begin",
         "begun.secret, httponly=True, secure=True",
         "begun.secret, httponly=False, secure=True",
     ),
@@ -70,7 +70,7 @@ HTTP = {
     "partial-unsaid": Fault("Browser.tasks", "Found(items, edge[0], partial=True)", "Found(items, edge[0])"),
     "watchers-hold-it-up": Fault("_Server.shutdown", "        self._live.end()\n", ""),
     "leaves-when-all-is-answered": Fault(
-        "serving.serve", "timeout_graceful_shutdown=LEAVE_SECONDS", "timeout_graceful_shutdown=None"
+        "server.serve", "timeout_graceful_shutdown=LEAVE_SECONDS", "timeout_graceful_shutdown=None"
     ),
     "told-twice-breaks-off": Fault(
         "_Server.handle_exit", "        if not self.should_exit:\n", "        if True:\n"
@@ -111,7 +111,7 @@ HTTP = {
         "OutsideStore.keep_slots", "conn, worker, EPOCH, _limits_of(held))", "conn, worker, EPOCH, {})"
     ),
     "reported-codes-forgotten": Fault(
-        "workers._outcome",
+        "worker_protocol._outcome",
         "return Fail(said.code or ErrorCode.EXECUTION_FAILED, said.reason)",
         "return Fail(ErrorCode.EXECUTION_FAILED, said.reason)",
     ),

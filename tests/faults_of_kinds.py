@@ -31,7 +31,7 @@ KINDS = {
         "for document in (view.payload, view.result)\n        )\n        result = view.result\n",
     ),
     "revealed-payload-kept": Fault("tasks.reveal", "    asked.shown_once.update(shown)\n", ""),
-    "answers-by-name": Fault("asking._once", "token = asked.bearer.token", "token = asked.by"),
+    "answers-by-name": Fault("request._once", "token = asked.bearer.token", "token = asked.by"),
     "urls-shown-whole": Fault(
         "webhooks._shown",
         "if asked.bearer.role is Role.ADMIN else endpoint.masked()",

@@ -12,7 +12,7 @@ from holdfast.config import Settings
 from holdfast.core import errors, events
 from holdfast.core.failure import RULES, ErrorCode
 from holdfast.db.privileges import expected
-from holdfast.http import access
+from holdfast.http import permissions as access
 from holdfast.observe.lines import EVENT_NAMES
 
 PACKAGE = Path(holdfast.__file__).parent

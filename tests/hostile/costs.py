@@ -21,7 +21,7 @@ from holdfast.core.redact import masked, redact, secrets_in
 from holdfast.core.state import Move, State
 from holdfast.core.stored_json import check_json, shown_json
 from holdfast.core.task import Claim, Counters, TaskView
-from holdfast.http.shapes import TaskShape, task_shape
+from holdfast.http.schemas import TaskShape, task_shape
 from holdfast.observe.lines import lines
 from holdfast.ops.masking import Mask
 from holdfast.worker.executor.handlers import failed, prepare

@@ -14,7 +14,7 @@ import psycopg
 
 from holdfast.cli.main import program
 from holdfast.db.connect import Conn
-from holdfast.http.bounds import BODY_BYTES_MAX
+from holdfast.http.middleware import BODY_BYTES_MAX
 from tests.commands import RUNNER
 from tests.hostile.app import KINDS, OUTSIDE
 from tests.hostile.texts import answer, payload, text

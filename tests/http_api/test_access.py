@@ -7,9 +7,9 @@ import pytest
 from fastapi import APIRouter
 
 from holdfast.config import Settings
-from holdfast.http.access import OPEN, ROUTES, WORKERS_TOO, RouteNotInTable, check
 from holdfast.http.application import create
-from holdfast.http.asking import Asking
+from holdfast.http.permissions import OPEN, ROUTES, WORKERS_TOO, RouteNotInTable, check
+from holdfast.http.request import Asking
 from holdfast.ops.tokens import Role, Tokens
 from tests.http_api.conftest import Api
 

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from holdfast.http.access import ROUTES
 from holdfast.http.application import create
+from holdfast.http.permissions import ROUTES
 from holdfast.http.problems import TITLES
 from holdfast.ops.dead_letters import DeadFilter
 from holdfast.ops.tokens import Role, Tokens

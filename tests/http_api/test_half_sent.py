@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from holdfast.http.bounds import BODY_BYTES_MAX, BODY_SECONDS
+from holdfast.http.middleware import BODY_BYTES_MAX, BODY_SECONDS
 from holdfast.http.protocol import BODY_SECONDS as UNREAD_BODY_SECONDS
 from holdfast.http.protocol import CONNECTIONS_MAX, HEADERS_SECONDS, SEND_SECONDS
 from tests.http_api.test_quotas import ENTRIES, EXPORT

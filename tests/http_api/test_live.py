@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from holdfast.http.live import Live
+from holdfast.http.routes.live import Live
 from holdfast.ops.tokens import Role, Tokens
 from tests.http_api.conftest import Api
 

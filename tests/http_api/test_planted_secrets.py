@@ -20,7 +20,7 @@ import typer
 
 from holdfast.cli.main import program
 from holdfast.config import Settings
-from holdfast.http.access import ROUTES
+from holdfast.http.permissions import ROUTES
 from holdfast.ops.tokens import Role, Tokens
 from holdfast.webhooks.signing import new_secret
 from tests.cluster import free_port

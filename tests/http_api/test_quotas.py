@@ -11,8 +11,8 @@ import pytest
 from starlette.types import Message
 
 from holdfast.config import Settings
-from holdfast.http.live import WATCHERS_PER_TOKEN
 from holdfast.http.quotas import Rates
+from holdfast.http.routes.live import WATCHERS_PER_TOKEN
 from holdfast.http.service import CONNECTIONS, SESSIONS_BURST, Service
 from holdfast.ops.sessions import OPEN_MAX
 from holdfast.ops.tokens import Role, Tokens

@@ -10,7 +10,7 @@ import pytest
 from starlette.types import Message
 
 from holdfast.http.bodies import Bodies, NoRoom
-from holdfast.http.bounds import ANONYMOUS_BYTES_MAX, PARAMETERS_MAX
+from holdfast.http.middleware import ANONYMOUS_BYTES_MAX, PARAMETERS_MAX
 from holdfast.ops.tokens import Role
 from tests.http_api.conftest import Api
 

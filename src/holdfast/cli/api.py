@@ -62,7 +62,7 @@ def api(  # noqa: PLR0913 (one for each option)
         from holdfast.http.application import create
         from holdfast.http.identity import Auth
         from holdfast.http.proxies import Proxy
-        from holdfast.http.serving import serve
+        from holdfast.http.server import serve
     except ImportError as error:
         raise Misused(f"the HTTP API needs what holdfast[api] installs: {error}") from error
     if no_auth and not _is_loopback(host):

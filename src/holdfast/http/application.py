@@ -26,17 +26,17 @@ from holdfast.http import (
     webhooks,
     workers,
 )
-from holdfast.http.access import check
-from holdfast.http.bounds import Bounds
-from holdfast.http.console import router as console
-from holdfast.http.health import router as health
 from holdfast.http.identity import Auth
+from holdfast.http.middleware import Bounds
+from holdfast.http.permissions import check
 from holdfast.http.problems import MEDIA_TYPE, Problem
 from holdfast.http.proxies import Proxy
 from holdfast.http.quotas import OpenLimit
 from holdfast.http.readiness import Readiness
+from holdfast.http.routes.console import router as console
+from holdfast.http.routes.health import router as health
+from holdfast.http.routes.session import router as sessions
 from holdfast.http.service import RATE, Service
-from holdfast.http.sessions import router as sessions
 
 # Fixed paths before those that take an id.
 ROUTERS = (
@@ -101,7 +101,7 @@ def create(
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        # The route of FastAPI asks nobody who they are: `http/document.py` has ours.
+        # The route of FastAPI asks nobody who they are: `http/routes/document.py` has ours.
         openapi_url=None,
         generate_unique_id_function=_named,
         redirect_slashes=False,

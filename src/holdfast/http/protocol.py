@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 CONNECTIONS_MAX = 2_000
 HEADERS_SECONDS = 10.0
-# What arrives as a body is answered with 408 by `http/bounds.py`; this is for what it does not read.
+# What arrives as a body is answered with 408 by `http/middleware.py`; this is for what it does not read.
 BODY_SECONDS = 12.0
 # For a client that reads nothing of what it is sent.
 SEND_SECONDS = 15.0

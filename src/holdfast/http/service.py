@@ -27,9 +27,9 @@ from holdfast.db.connect import (
     options_for,
     refuses_options,
 )
-from holdfast.http.access import may
 from holdfast.http.identity import COOKIE, Auth, Lookups, present, token_in, unknown
 from holdfast.http.origin import SAFE
+from holdfast.http.permissions import may
 from holdfast.http.problems import Refused
 from holdfast.http.proxies import Proxy
 from holdfast.http.quotas import Rates, Shares

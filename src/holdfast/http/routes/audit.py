@@ -17,10 +17,10 @@ from holdfast.core.errors import Misused
 from holdfast.core.task import is_id
 from holdfast.db.clock import read_clock
 from holdfast.db.connect import Conn
-from holdfast.http.asking import AskedBy, Asking
 from holdfast.http.quotas import OpenLimit
+from holdfast.http.request import AskedBy, Asking
+from holdfast.http.schemas import PAGE_MAX, EntryShape, Shape, Text, Why
 from holdfast.http.service import Service
-from holdfast.http.shapes import PAGE_MAX, EntryShape, Shape, Text, Why
 from holdfast.http.streams import LimitedStream
 from holdfast.ops.audit import AuditReader
 from holdfast.store.audit import AuditWriter, Author

@@ -13,10 +13,10 @@ from holdfast.core.errors import TaskNotFound, WorkerNotFound
 from holdfast.core.failure import ErrorCode, Failure, FailureClass
 from holdfast.core.outcome import Cancel, Complete, Fail, Failed, Outcome, Release, Released, Retry, Snooze
 from holdfast.core.task import QUEUE_DEFAULT, TIMEOUT_SECONDS, Claim, is_id
-from holdfast.http.asking import AskedBy, Asking
 from holdfast.http.problems import problem
-from holdfast.http.shapes import TEXT_MAX, Shape, Text, Why, leads_to
-from holdfast.http.tasks import TaskId
+from holdfast.http.request import AskedBy, Asking
+from holdfast.http.routes.tasks import TaskId
+from holdfast.http.schemas import TEXT_MAX, Shape, Text, Why, leads_to
 from holdfast.store.http_workers import Lease
 from holdfast.store.tasks import TaskStore
 from holdfast.worker.http_workers import OutsideWorkers

@@ -10,8 +10,8 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
-from holdfast.http.live import Live
 from holdfast.http.protocol import CONNECTIONS_MAX, Connections, LimitedProtocol
+from holdfast.http.routes.live import Live
 
 LEAVE_SECONDS = 3
 # Half of them are for connections: those that end for others are still open for a moment.

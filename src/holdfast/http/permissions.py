@@ -101,7 +101,7 @@ class RouteNotInTable(HoldfastError):
     """A route was added, and nobody said who may use it."""
 
     def __init__(self, method: str, path: str) -> None:
-        super().__init__(f"{method} {path} is not in the table of http/access.py: say who may use it")
+        super().__init__(f"{method} {path} is not in the table of http/permissions.py: say who may use it")
 
 
 def least(method: str, path: str) -> Role | None:

@@ -7,8 +7,8 @@ from pydantic import AwareDatetime, Field, create_model
 
 from holdfast.core.audit import Action
 from holdfast.db.bridges import bridge_async
-from holdfast.http.asking import AskedBy, Asking
-from holdfast.http.shapes import PAGE_MAX, PlanShape, Reasoned, Shape, Text, leads_to, shape
+from holdfast.http.request import AskedBy, Asking
+from holdfast.http.schemas import PAGE_MAX, PlanShape, Reasoned, Shape, Text, leads_to, shape
 from holdfast.ops.tokens import Role
 from holdfast.store.enqueue import Enqueuer
 from holdfast.webhooks.address import URL_CHARACTERS_MAX

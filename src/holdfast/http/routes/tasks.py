@@ -14,8 +14,8 @@ from holdfast.core.state import State
 from holdfast.core.stored_json import shown_json
 from holdfast.core.task import PRIORITIES, PRIORITY_DEFAULT, NewTask, Unique, is_id
 from holdfast.db.bridges import bridge_async
-from holdfast.http.asking import AskedBy, Asking
-from holdfast.http.shapes import (
+from holdfast.http.request import AskedBy, Asking
+from holdfast.http.schemas import (
     PAGE_MAX,
     ListedShape,
     Page,

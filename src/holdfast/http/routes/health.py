@@ -5,7 +5,7 @@ from fastapi.responses import JSONResponse
 
 from holdfast.http.problems import answer_for
 from holdfast.http.readiness import Readiness
-from holdfast.http.shapes import Shape
+from holdfast.http.schemas import Shape
 
 router = APIRouter(tags=["health"])
 

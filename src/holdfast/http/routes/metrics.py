@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from holdfast.http.asking import AskedBy, Asking
+from holdfast.http.request import AskedBy, Asking
 from holdfast.observe.metrics import CONTENT_TYPE, build, page_of
 from holdfast.views.figures import Figures, figures
 

@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from holdfast.http.asking import AskedBy, Asking
-from holdfast.http.shapes import (
+from holdfast.http.request import AskedBy, Asking
+from holdfast.http.schemas import (
     IDS_MAX,
     PAGE_MAX,
     DeadLetterShape,

@@ -12,11 +12,11 @@ from fastapi.responses import StreamingResponse
 
 from holdfast.config import Settings
 from holdfast.db.connect import Conn
-from holdfast.http.asking import AskedBy, Asking
-from holdfast.http.board import TotalsShape
 from holdfast.http.quotas import OpenLimit
+from holdfast.http.request import AskedBy, Asking
+from holdfast.http.routes.board import TotalsShape
+from holdfast.http.schemas import QueueShape, QueuesPartial, Shape
 from holdfast.http.service import Service
-from holdfast.http.shapes import QueueShape, QueuesPartial, Shape
 from holdfast.http.streams import LimitedStream
 from holdfast.ops.credentials import Credential
 from holdfast.views.figures import figures

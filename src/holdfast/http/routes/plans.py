@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
-from holdfast.http.asking import AskedBy, Asking
 from holdfast.http.problems import Refused
-from holdfast.http.shapes import PAGE_MAX, Filter, PlanShape, Reasoned, Shape, Why, leads_to
+from holdfast.http.request import AskedBy, Asking
+from holdfast.http.schemas import PAGE_MAX, Filter, PlanShape, Reasoned, Shape, Why, leads_to
 from holdfast.ops.dead_letters import FAILED, RETRYABLE
 from holdfast.ops.plan_view import ITEMS_MAX, STOP_RATIO, How, PlanView
 from holdfast.ops.plans import Plans

@@ -9,8 +9,8 @@ from pydantic import AwareDatetime, Field
 from holdfast.core.audit import EntryFilter
 from holdfast.core.limit import Limit, Scope
 from holdfast.core.state import State
-from holdfast.http.asking import AskedBy, Asking
-from holdfast.http.shapes import (
+from holdfast.http.request import AskedBy, Asking
+from holdfast.http.schemas import (
     PAGE_MAX,
     DeadLetterShape,
     EntryShape,

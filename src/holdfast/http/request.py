@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 
-from holdfast.http.access import WORKERS_TOO, least
 from holdfast.http.origin import SAFE
+from holdfast.http.permissions import WORKERS_TOO, least
 from holdfast.http.problems import Refused
 from holdfast.http.service import Caller, Service, address_of
 from holdfast.ops.tokens import Role

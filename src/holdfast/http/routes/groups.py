@@ -9,8 +9,8 @@ from fastapi import APIRouter, Path, Query
 from pydantic import Field, create_model
 
 from holdfast.db.clock import read_clock
-from holdfast.http.asking import AskedBy, Asking
-from holdfast.http.shapes import PAGE_MAX, GroupShape, Reasoned, Shape, Text, TraitShape
+from holdfast.http.request import AskedBy, Asking
+from holdfast.http.schemas import PAGE_MAX, GroupShape, Reasoned, Shape, Text, TraitShape
 from holdfast.ops.groups import Group, Groups, GroupState
 from holdfast.ops.masking import mask_for
 

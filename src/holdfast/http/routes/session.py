@@ -9,8 +9,8 @@ from pydantic import Field
 from holdfast.http.identity import COOKIE
 from holdfast.http.origin import refuse_strangers
 from holdfast.http.problems import Refused
+from holdfast.http.schemas import Shape
 from holdfast.http.service import Service, address_of
-from holdfast.http.shapes import Shape
 from holdfast.ops.credentials import of_cookie
 
 router = APIRouter(tags=["session"])

@@ -10,11 +10,11 @@ from fastapi import APIRouter, Query
 
 from holdfast.core.audit import EntryFilter
 from holdfast.db.connect import connect
-from holdfast.http.asking import AskedBy, Asking
-from holdfast.http.board import TotalsShape
-from holdfast.http.groups import MetGroup, met_groups
 from holdfast.http.problems import Refused
-from holdfast.http.shapes import EntryShape, QueueShape, QueuesPartial, Shape, shape
+from holdfast.http.request import AskedBy, Asking
+from holdfast.http.routes.board import TotalsShape
+from holdfast.http.routes.groups import MetGroup, met_groups
+from holdfast.http.schemas import EntryShape, QueueShape, QueuesPartial, Shape, shape
 from holdfast.ops.audit import AuditReader
 from holdfast.ops.doctor import Doctor, Finding
 from holdfast.ops.groups import Groups

@@ -4,7 +4,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from holdfast.http.asking import AskedBy, Asking
+from holdfast.http.request import AskedBy, Asking
 
 router = APIRouter(route_class=Asking, tags=["document"])
 
