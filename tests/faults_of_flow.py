@@ -225,7 +225,9 @@ FLOW = {
         "install_claim_waiting", "where l.kind <> all (paused_kinds)\n", "where true\n"
     ),
     "key-of-the-payload-ignored": Fault(
-        "kinds._bucket", "    return bucket_of_payload(handler.kind, field, payload)\n", "    return None\n"
+        "payloads._bucket",
+        "    return bucket_of_payload(handler.kind, field, payload)\n",
+        "    return None\n",
     ),
     "holders-not-named": Fault("why._full", "    held = holders or {}\n", "    held: dict[str, int] = {}\n"),
     "lane-head-not-named": Fault("why._behind", "    if facts.lane is not None:\n", "    if False:\n"),

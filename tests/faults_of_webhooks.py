@@ -38,7 +38,7 @@ WEBHOOKS = {
     ),
     "fast-phase-skipped": Fault("webhooks.patience", "DELAYS = (*FAST, *SLOW)", "DELAYS = (*SLOW, *FAST)"),
     "retry-after-ignored": Fault(
-        "patience.delay", "return usual if asked is None else", "return usual if True else"
+        "retry.delay", "return usual if asked is None else", "return usual if True else"
     ),
     "gone-goes-on": Fault("_Desk._failed", "if attempt.status == 410:", "if False:"),
     "breaker-spends-attempts": Fault(
@@ -46,7 +46,7 @@ WEBHOOKS = {
         "return Snooze(until_asked_again(left, task.polls)), False",
         'return Retry("left alone", left), False',
     ),
-    "backlog-wakes-as-one": Fault("patience.until_asked_again", "max(left, 2.0**polls)", "2.0**polls"),
+    "backlog-wakes-as-one": Fault("retry.until_asked_again", "max(left, 2.0**polls)", "2.0**polls"),
     "all-probe-at-once": Fault(
         "probe",
         "where id = %(id)s and left_alone_until not between now() and now() + make_interval(secs => %(seconds_max)s::double precision)\nreturning true",

@@ -20,7 +20,7 @@ from holdfast.ops.plan_driver import plan_handler
 from holdfast.store.enqueue import Enqueuer
 from holdfast.store.operate import Operator
 from holdfast.store.plan_tasks import PLAN_KIND
-from holdfast.webhooks.face import WebhookKinds, Webhooks
+from holdfast.webhooks.api import WebhookKinds, Webhooks
 
 P = TypeVar("P")
 

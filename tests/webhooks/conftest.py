@@ -9,8 +9,8 @@ from holdfast import Holdfast
 from holdfast.config import Settings
 from holdfast.db.connect import Conn
 from holdfast.testing import Bench, Ran
+from holdfast.webhooks.delivery_log import Attempt, DeliveryLog
 from holdfast.webhooks.endpoints import Created, Endpoint, Endpoints, NewEndpoint
-from holdfast.webhooks.log import Attempt, DeliveryLog
 from tests.world import World
 
 

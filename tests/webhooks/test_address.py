@@ -11,8 +11,8 @@ import pytest
 from holdfast.core.errors import Misused
 from holdfast.core.redact import shown_url
 from holdfast.webhooks.address import AddressRefused, checked, is_public, networks_of, place_of
-from holdfast.webhooks.exchange import Undelivered
-from holdfast.webhooks.post import Post
+from holdfast.webhooks.client import Post
+from holdfast.webhooks.connection import Undelivered
 from tests.webhooks.receivers import receiver
 
 # The inner server listens at 127.0.0.1; {p} is its port.

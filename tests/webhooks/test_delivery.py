@@ -9,7 +9,7 @@ from holdfast.core.outcome import Fail, Retry, Snooze
 from holdfast.core.state import State
 from holdfast.testing import Ran
 from holdfast.webhooks import verify
-from holdfast.webhooks.patience import BREAK_AFTER, DELAYS
+from holdfast.webhooks.retry import BREAK_AFTER, DELAYS
 from tests.webhooks.conftest import Hooks
 from tests.webhooks.receivers import answered, drips, hangs, receiver, resets
 

@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from holdfast.webhooks.patience import BREAK_SECONDS, BREAK_SECONDS_MAX, SPREAD_SECONDS_MAX, until_asked_again
+from holdfast.webhooks.retry import BREAK_SECONDS, BREAK_SECONDS_MAX, SPREAD_SECONDS_MAX, until_asked_again
 
 
 @pytest.mark.catches("backlog-wakes-as-one")

@@ -8,8 +8,8 @@ import pytest
 import trustme
 
 from holdfast.webhooks.address import networks_of, place_of
-from holdfast.webhooks.exchange import KEPT_BYTES, Undelivered
-from holdfast.webhooks.post import Post
+from holdfast.webhooks.client import Post
+from holdfast.webhooks.connection import KEPT_BYTES, Undelivered
 from tests.webhooks.receivers import (
     OK,
     Behaviour,
@@ -165,8 +165,8 @@ async def test_the_environment_sends_nothing_through_a_proxy(
 
 @pytest.mark.catches("idle-connections-kept")
 async def test_a_connection_that_nobody_uses_is_let_go(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.webhooks.post.IDLE_SECONDS", 0.05)
-    monkeypatch.setattr("holdfast.webhooks.exchange.IDLE_SECONDS", 0.05)
+    monkeypatch.setattr("holdfast.webhooks.client.IDLE_SECONDS", 0.05)
+    monkeypatch.setattr("holdfast.webhooks.connection.IDLE_SECONDS", 0.05)
     gone = asyncio.Event()
 
     async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

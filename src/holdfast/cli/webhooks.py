@@ -21,8 +21,8 @@ from holdfast.cli.operating import (
 from holdfast.cli.screen import AsJson, By, ago, first_line, me, on_database, say, show_json, show_table
 from holdfast.config import Settings
 from holdfast.db.connect import Conn
+from holdfast.webhooks.delivery_log import Attempt, DeliveryLog
 from holdfast.webhooks.endpoints import ROTATION_HOURS, Created, Endpoint, Endpoints, NewEndpoint
-from holdfast.webhooks.log import Attempt, DeliveryLog
 from holdfast.webhooks.resend import Resend, Resent
 
 webhooks = typer.Typer(help="Webhooks: endpoints and their deliveries.", no_args_is_help=True)

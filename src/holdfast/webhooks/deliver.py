@@ -15,13 +15,13 @@ from holdfast.core.outcome import Complete, Fail, Outcome, Retry, Snooze
 from holdfast.db.connect import Conn
 from holdfast.db.link import Link, LinkLost
 from holdfast.webhooks.address import AddressRefused, Network, networks_of
+from holdfast.webhooks.client import Post
+from holdfast.webhooks.connection import KEPT_BYTES, Undelivered
+from holdfast.webhooks.delivery_log import Attempt, LogWriter
 from holdfast.webhooks.endpoints import Endpoints, Target
-from holdfast.webhooks.exchange import KEPT_BYTES, Undelivered
-from holdfast.webhooks.kinds import Delivery
-from holdfast.webhooks.log import Attempt, LogWriter
-from holdfast.webhooks.patience import delay, until_asked_again
-from holdfast.webhooks.post import Post
+from holdfast.webhooks.payloads import Delivery
 from holdfast.webhooks.publish import disabled_event
+from holdfast.webhooks.retry import delay, until_asked_again
 from holdfast.webhooks.signing import signed
 
 # What is known of an endpoint is read again after so long.

@@ -20,9 +20,9 @@ from holdfast.db.connect import Conn
 from holdfast.db.statements import load
 from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.limits import Limits
-from holdfast.webhooks import patience
+from holdfast.webhooks import retry as patience
 from holdfast.webhooks.address import Place, place_of
-from holdfast.webhooks.kinds import DELIVER, ENDPOINT
+from holdfast.webhooks.payloads import DELIVER, ENDPOINT
 from holdfast.webhooks.signing import Key, bytes_of, new_secret
 
 EVENTS_MAX = 100

@@ -19,8 +19,8 @@ from holdfast.db.bridges import bridge_async
 from holdfast.db.connect import Conn
 from holdfast.db.statements import load
 from holdfast.store.enqueue import Enqueuer
-from holdfast.webhooks.kinds import DELIVER, ENDPOINT, PUBLISH, Delivery, Event
-from holdfast.webhooks.patience import KEEP_DISABLED_DAYS
+from holdfast.webhooks.payloads import DELIVER, ENDPOINT, PUBLISH, Delivery, Event
+from holdfast.webhooks.retry import KEEP_DISABLED_DAYS
 
 TYPE_CHARACTERS_MAX = 200
 # What a delivery has beside its event, quotation marks within quotation marks included.

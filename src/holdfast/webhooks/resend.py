@@ -23,7 +23,7 @@ from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.enqueue import Enqueuer
 from holdfast.store.operate import Operator
 from holdfast.webhooks.endpoints import Endpoints
-from holdfast.webhooks.kinds import DELIVER, Delivery
+from holdfast.webhooks.payloads import DELIVER, Delivery
 from holdfast.webhooks.publish import delivery_task
 
 

@@ -12,6 +12,7 @@ from holdfast.http.schemas import PAGE_MAX, PlanShape, Reasoned, Shape, Text, le
 from holdfast.ops.tokens import Role
 from holdfast.store.enqueue import Enqueuer
 from holdfast.webhooks.address import URL_CHARACTERS_MAX
+from holdfast.webhooks.delivery_log import Attempt, DeliveryLog
 from holdfast.webhooks.endpoints import (
     DESCRIPTION_CHARACTERS_MAX,
     EVENTS_MAX,
@@ -23,7 +24,6 @@ from holdfast.webhooks.endpoints import (
     Endpoints,
     NewEndpoint,
 )
-from holdfast.webhooks.log import Attempt, DeliveryLog
 from holdfast.webhooks.publish import EventOptions, new_event, publish_task
 from holdfast.webhooks.resend import Resend
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from holdfast.webhooks.address import Network, Place, Resolver, SystemResolver, checked
-from holdfast.webhooks.exchange import IDLE_SECONDS, ClosedUnanswered, Exchange, HttpAnswer, Undelivered
+from holdfast.webhooks.connection import IDLE_SECONDS, ClosedUnanswered, Exchange, HttpAnswer, Undelivered
 
 IDLE_MAX = 20
 AGENT = "Holdfast-Webhooks/1"

@@ -11,9 +11,9 @@ from holdfast.core.events import Listener
 from holdfast.core.handler import Gather, Handler, Handlers, hash_of_schema
 from holdfast.core.limit import Limit
 from holdfast.core.task import NewTask
-from holdfast.webhooks.kinds import DELIVER, ENDPOINT, PUBLISH, Delivery, Event
-from holdfast.webhooks.patience import ATTEMPTS
+from holdfast.webhooks.payloads import DELIVER, ENDPOINT, PUBLISH, Delivery, Event
 from holdfast.webhooks.publish import EventOptions, Publish, new_event, publish_task
+from holdfast.webhooks.retry import ATTEMPTS
 from holdfast.worker.tracebacks import why_invalid
 
 # Of one endpoint so many deliveries are under way at once, unless it says otherwise.
