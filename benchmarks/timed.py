@@ -8,7 +8,7 @@ from tests.apps import app as app
 
 from benchmarks.apps import TOOK
 from holdfast.core.events import Event, TasksSettled
-from holdfast.observe.counted import Counted
+from holdfast.observe.counters import Counted
 
 _took = 0.0
 _add_up = Counted.__call__

@@ -94,7 +94,7 @@ CLOCKS = {
         "    if isinstance(moment, timedelta): return datetime.now().astimezone() + moment\n    if False:\n",
     ),
     "command-reads-its-own-clock": Fault(
-        "operating.from_now",
+        "options.from_now",
         "now = on_database(lambda conn, _: read_clock(conn), migrated=False)",
         "now = datetime.now().astimezone()",
     ),

@@ -125,7 +125,7 @@ HTTP = {
     "moments-added-up": Fault("Counted._add", "name.startswith(LATEST)", "False"),
     "never-ready": Fault("Watched.serve", "well=supervisor.at_work > 0", "well=False"),
     "classes-not-counted": Fault(
-        "counted._key", "None if verdict.failure is None else verdict.failure.failure_class", "None"
+        "counters._key", "None if verdict.failure is None else verdict.failure.failure_class", "None"
     ),
     "totals-forgotten": Fault(
         "roll_up", "set tasks = t.tasks + excluded.tasks", "set tasks = excluded.tasks"

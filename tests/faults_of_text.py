@@ -39,16 +39,16 @@ TEXT = {
         "redact.secrets_in", UNREADABLE, "    except JsonUnreadable:\n        return []\n"
     ),
     "controls-reach-the-terminal": Fault(
-        "screen.printable",
+        "output.printable",
         "return _UNPRINTABLE.sub(lambda found: _ESCAPES[ord(found[0])], text)",
         "return text",
     ),
-    "newlines-forge-lines": Fault("screen.one_line", '.replace("\\n", "\\\\n")', ""),
+    "newlines-forge-lines": Fault("output.one_line", '.replace("\\n", "\\\\n")', ""),
     "reserved-kinds-are-edited": Fault(
         "DeadLetters.edit", '        refuse_reserved(before.kind, "edited")\n', ""
     ),
     "controls-reach-the-terminal-in-tables": Fault(
-        "screen._cell", "return one_line(text if", "return str(text if"
+        "output._cell", "return one_line(text if", "return str(text if"
     ),
     "outside-worker-is-given-what-nobody-can-read": Fault(
         "OutsideWorkers.claim", "except JsonUnreadable as error", "except KeyError as error"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from holdfast.worker.flight_record import Flight, FlightRecord
 
-# Where the descriptor stands: python -m holdfast.cli.executor APP WORKER WIRE FLIGHT PARENT
+# Where the descriptor stands: python -m holdfast.cli.processes.executor APP WORKER WIRE FLIGHT PARENT
 _FLIGHT = -2
 
 

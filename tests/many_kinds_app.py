@@ -10,7 +10,7 @@ import sys
 
 from holdfast import Holdfast, Task
 from holdfast.config import Settings
-from holdfast.observe.counted import Counted
+from holdfast.observe.counters import Counted
 from holdfast.store.tasks import TaskStore
 from holdfast.worker.executor import executor
 from holdfast.worker.options import Until, WorkerOptions
@@ -40,7 +40,7 @@ def main() -> None:
     options = WorkerOptions(url=settings.database_url, concurrency=1_000, until=Until.EMPTY, counted=True)
     counts: dict[str, float] = {}
     store = TaskStore(settings, Counted(counts))
-    command = [sys.executable, "-m", "holdfast.cli.executor", "tests.many_kinds_app:app"]
+    command = [sys.executable, "-m", "holdfast.cli.processes.executor", "tests.many_kinds_app:app"]
 
     async def work() -> None:
         await Supervisor(options, command, store).run()

@@ -13,7 +13,7 @@ from holdfast.core import errors, events
 from holdfast.core.failure import RULES, ErrorCode
 from holdfast.db.privileges import expected
 from holdfast.http import permissions as access
-from holdfast.observe.lines import EVENT_NAMES
+from holdfast.observe.log_lines import EVENT_NAMES
 
 PACKAGE = Path(holdfast.__file__).parent
 HEAD = "<!-- Made from the code by tests/reference.py. -->\n\n"

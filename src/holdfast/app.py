@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, Unpack
 
 from holdfast.api.codec import Codec
+from holdfast.api.connections import Desk
 from holdfast.api.declare import KindOptions, check, declare, gather
-from holdfast.api.desk import Desk
 from holdfast.api.handles import TaskHandle
 from holdfast.api.kinds import Kind
 from holdfast.api.sender import Sender

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.screen import printable
+from holdfast.cli.output import printable
 from holdfast.core.failure import Failure, FailureClass
 from holdfast.core.outcome import Failed
 from tests.commands import document, run

@@ -8,7 +8,7 @@ from functools import partial
 from pydantic import TypeAdapter
 from starlette.responses import JSONResponse
 
-from holdfast.cli.screen import printable
+from holdfast.cli.output import printable
 from holdfast.config import PAYLOAD_BYTES_MAX
 from holdfast.core.bounds import check_payload
 from holdfast.core.decide import Verdict
@@ -22,7 +22,7 @@ from holdfast.core.state import Move, State
 from holdfast.core.stored_json import check_json, shown_json
 from holdfast.core.task import Claim, Counters, TaskView
 from holdfast.http.schemas import TaskShape, task_shape
-from holdfast.observe.lines import lines
+from holdfast.observe.log_lines import lines
 from holdfast.ops.masking import Mask
 from holdfast.worker.executor.handlers import failed, prepare
 from holdfast.worker.policies import Verdicts

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast import Holdfast, Task
 from holdfast.core.audit import EntryFilter
-from holdfast.observe.lines import lines
+from holdfast.observe.log_lines import lines
 from holdfast.ops.dead_letters import DeadFilter
 from holdfast.worker.executor.handlers import execute_async, prepare
 from holdfast.worker.policies import Verdicts

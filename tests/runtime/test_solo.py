@@ -16,7 +16,7 @@ from tests.tree import until
 from tests.world import World
 
 ROOT = Path(__file__).parent.parent.parent
-COMMAND = [sys.executable, "-m", "holdfast.cli.solo", "tests.apps:app"]
+COMMAND = [sys.executable, "-m", "holdfast.cli.processes.fork_server", "tests.apps:app"]
 
 
 @pytest.mark.catches("orphan-complains")

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from holdfast.core.events import CountsReported, LateResultsRefused, TasksClaimed, TasksSettled
 from holdfast.core.failure import FailureClass
 from holdfast.core.task import NewTask
-from holdfast.observe.counted import Counted, Figure, name_of
+from holdfast.observe.counters import Counted, Figure, name_of
 from tests.cluster import free_port
 from tests.many_kinds_app import KINDS
 from tests.tree import ROOT, Tree, until, until_true

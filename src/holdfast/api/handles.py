@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.api.desk import Desk
+from holdfast.api.connections import Desk
 from holdfast.core.errors import ResultTimeout, TaskCancelled, TaskFailed
 from holdfast.core.outcome import Duration, as_seconds
 from holdfast.core.state import State

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from holdfast.api.desk import Desk
+from holdfast.api.connections import Desk
 from holdfast.api.handles import TaskHandle
 from holdfast.core.task import Enqueued, NewTask
 from holdfast.db.bridges import bridge_async, bridge_sync

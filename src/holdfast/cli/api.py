@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.load import load
-from holdfast.cli.operating import handlers_of
-from holdfast.cli.screen import on_database
+from holdfast.cli.options import handlers_of
+from holdfast.cli.output import on_database
 from holdfast.config import Settings
 from holdfast.core.errors import Misused
 from holdfast.db.connect import Conn

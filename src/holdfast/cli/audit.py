@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.operating import Because, DryRun, Yes, entries, from_now, sure, which
-from holdfast.cli.screen import (
+from holdfast.cli.options import Because, DryRun, Yes, entries, from_now, sure, which
+from holdfast.cli.output import (
     AsJson,
     By,
     me,

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.operating import AppPath, Because, Yes, dead_letters, handlers_of, json_text, sure, which
-from holdfast.cli.plans import tell_plan
-from holdfast.cli.screen import (
+from holdfast.cli.options import AppPath, Because, Yes, dead_letters, handlers_of, json_text, sure, which
+from holdfast.cli.output import (
     AsJson,
     By,
     ago,
@@ -21,6 +20,7 @@ from holdfast.cli.screen import (
     show_json,
     show_table,
 )
+from holdfast.cli.plan_output import tell_plan
 from holdfast.config import Settings
 from holdfast.core.audit import EntryFilter
 from holdfast.core.task import TaskView

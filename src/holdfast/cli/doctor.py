@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.screen import REFUSED, AsJson, By, me, on_database, say, show_json, show_table
+from holdfast.cli.output import REFUSED, AsJson, By, me, on_database, say, show_json, show_table
 from holdfast.config import Settings
 from holdfast.db.connect import Conn
 from holdfast.ops.doctor import Doctor, Finding, Health

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.operating import AppPath, Because, KindOf, from_now, handlers_of
-from holdfast.cli.screen import (
+from holdfast.cli.options import AppPath, Because, KindOf, from_now, handlers_of
+from holdfast.cli.output import (
     AsJson,
     By,
     ago,

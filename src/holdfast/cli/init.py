@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.screen import refuse, say
+from holdfast.cli.output import refuse, say
 from holdfast.core.errors import Misused
 
 STARTER = '''"""Tasks of this project: `holdfast worker tasks:app` runs them."""

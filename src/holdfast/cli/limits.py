@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.screen import AsJson, By, me, on_database, refuse, say, show_json, show_table
+from holdfast.cli.output import AsJson, By, me, on_database, refuse, say, show_json, show_table
 from holdfast.config import Settings
 from holdfast.core.limit import Limit, Scope
 from holdfast.db.connect import Conn

@@ -16,11 +16,11 @@ from holdfast.cli.init import init
 from holdfast.cli.kinds import kinds
 from holdfast.cli.limits import limits
 from holdfast.cli.migrate import migrate
-from holdfast.cli.overview import status
+from holdfast.cli.output import REFUSED, say_error
 from holdfast.cli.queues import queues
 from holdfast.cli.redrive import redrive
 from holdfast.cli.schedules import schedules
-from holdfast.cli.screen import REFUSED, say_error
+from holdfast.cli.status import status
 from holdfast.cli.tasks import tasks
 from holdfast.cli.tokens import tokens
 from holdfast.cli.webhooks import webhooks

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.screen import AsJson, on_database, say, show_json
+from holdfast.cli.output import AsJson, on_database, say, show_json
 from holdfast.config import Settings
 from holdfast.core.errors import Misused
 from holdfast.db.connect import Conn, where

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.operating import from_now
-from holdfast.cli.screen import refuse, say, show_json
+from holdfast.cli.options import from_now
+from holdfast.cli.output import refuse, say, show_json
 
 Why = Annotated[str, typer.Option("--reason", help="Why; everybody who looks is told.")]
 Minutes = Annotated[float | None, typer.Option(min=0.1, help="Resume by itself after so long.")]

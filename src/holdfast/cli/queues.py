@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli.output import AsJson, By, me, on_database, show_json, show_table
 from holdfast.cli.pausing import Minutes, Why, end_of, tell_paused, tell_resumed
-from holdfast.cli.screen import AsJson, By, me, on_database, show_json, show_table
 from holdfast.config import Settings
 from holdfast.db.connect import Conn
 from holdfast.store.operate import Operator

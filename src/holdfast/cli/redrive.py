@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from holdfast.cli.operating import AppPath, Because, DryRun, dead_letters, handlers_of, which
-from holdfast.cli.plans import tell_plan, tell_preview
-from holdfast.cli.screen import (
+from holdfast.cli.options import AppPath, Because, DryRun, dead_letters, handlers_of, which
+from holdfast.cli.output import (
     AsJson,
     By,
     me,
@@ -19,6 +18,7 @@ from holdfast.cli.screen import (
     show_json,
     show_table,
 )
+from holdfast.cli.plan_output import tell_plan, tell_preview
 from holdfast.config import Settings
 from holdfast.core.errors import Misused
 from holdfast.db.connect import Conn

@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 import typer
 
+from holdfast.cli.output import AsJson, By, ago, me, on_database, say, show_json, show_table
 from holdfast.cli.pausing import Why, tell_paused, tell_resumed
-from holdfast.cli.screen import AsJson, By, ago, me, on_database, say, show_json, show_table
 from holdfast.config import Settings
 from holdfast.core.task import Enqueued
 from holdfast.db.clock import read_clock

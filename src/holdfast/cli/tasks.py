@@ -5,8 +5,8 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from holdfast.cli.operating import RevealReason, from_now, json_text, require_reveal_reason
-from holdfast.cli.screen import (
+from holdfast.cli.options import RevealReason, from_now, json_text, require_reveal_reason
+from holdfast.cli.output import (
     AsJson,
     By,
     Reason,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.screen import AsJson, By, me, on_database, say, show_json, show_table
+from holdfast.cli.output import AsJson, By, me, on_database, say, show_json, show_table
 from holdfast.config import Settings
 from holdfast.db.connect import Conn
 from holdfast.ops.tokens import NewToken, Role, Tokens, TokenView, WorkerScope

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.operating import (
+from holdfast.cli.options import (
     AppPath,
     Because,
     Hours,
@@ -18,7 +18,7 @@ from holdfast.cli.operating import (
     require_reveal_reason,
     sure,
 )
-from holdfast.cli.screen import AsJson, By, ago, first_line, me, on_database, say, show_json, show_table
+from holdfast.cli.output import AsJson, By, ago, first_line, me, on_database, say, show_json, show_table
 from holdfast.config import Settings
 from holdfast.db.connect import Conn
 from holdfast.webhooks.delivery_log import Attempt, DeliveryLog

@@ -9,10 +9,10 @@ from typing import Annotated
 import psycopg
 import typer
 
-from holdfast.cli.describe import describe
-from holdfast.cli.overview import list_workers
-from holdfast.cli.screen import AsJson, refusals_named, say_error
-from holdfast.cli.watched import Watched
+from holdfast.cli.metrics_port import Watched
+from holdfast.cli.output import AsJson, refusals_named, say_error
+from holdfast.cli.processes.describe import describe
+from holdfast.cli.status import list_workers
 from holdfast.config import Settings
 from holdfast.core.decide import MAX_ATTEMPTS_DEFAULT
 from holdfast.core.events import both
@@ -185,7 +185,7 @@ async def _supervise(
         if isinstance(error, psycopg.ProgrammingError) or any(text in str(error) for text in HOPELESS):
             raise away(options.url, error) from error
         say_error(f"{away(options.url, error)}; it is waited for")
-    command = [sys.executable, "-m", "holdfast.cli.executor", app]
+    command = [sys.executable, "-m", "holdfast.cli.processes.executor", app]
     supervisor = Supervisor(options, command, store)
     if watched is not None:
         await watched.serve(supervisor)

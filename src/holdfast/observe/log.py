@@ -17,7 +17,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from holdfast.core.events import Event
-from holdfast.observe.lines import lines
+from holdfast.observe.log_lines import lines
 
 GROUPS_MAX = 2_000
 CHARACTERS_MAX = 32_000_000

@@ -15,7 +15,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from holdfast.observe.counted import EDGES, SEPARATOR, Figure
+from holdfast.observe.counters import EDGES, SEPARATOR, Figure
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -12,7 +12,7 @@ from uuid import UUID
 import typer
 
 from holdfast.cli.load import load
-from holdfast.cli.screen import on_database, refuse, without_secrets
+from holdfast.cli.output import on_database, refuse, without_secrets
 from holdfast.config import Settings
 from holdfast.core.audit import EntryFilter
 from holdfast.core.failure import DeadReason

@@ -1,6 +1,6 @@
 """How plans and previews of them are shown."""
 
-from holdfast.cli.screen import ago, first_line, say, show_json, show_table
+from holdfast.cli.output import ago, first_line, say, show_json, show_table
 from holdfast.ops.plan_view import PlanView, Preview
 
 

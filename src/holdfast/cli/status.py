@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from holdfast.cli.screen import AsJson, ago, first_line, on_database, say, show_json, show_table
+from holdfast.cli.output import AsJson, ago, first_line, on_database, say, show_json, show_table
 from holdfast.config import Settings
 from holdfast.core.state import State
 from holdfast.db.connect import Conn

@@ -1,4 +1,4 @@
-"""The entry of an executor: `python -m holdfast.cli.executor APP WORKER WIRE FLIGHT PARENT`.
+"""The entry of an executor: `python -m holdfast.cli.processes.executor APP WORKER WIRE FLIGHT PARENT`.
 
 Started by a supervisor, with the options in its environment. It composes what runs tasks.
 """
@@ -15,7 +15,7 @@ from contextlib import suppress
 from holdfast.cli.load import load
 from holdfast.core.errors import NotAllowed
 from holdfast.core.events import both
-from holdfast.observe.counted import Counted
+from holdfast.observe.counters import Counted
 from holdfast.observe.log import LogLines
 from holdfast.store.tasks import TaskStore
 from holdfast.worker.channel import Wire
@@ -51,7 +51,7 @@ async def _run(path: str, worker: str, wire: Wire, flight: int, options: WorkerO
     told = both(lines, over_the_wire(wire))
     counts: dict[str, float] = {}
     app.listener = both(told, Counted(counts)) if options.counted else told
-    solo = SoloServer([sys.executable, "-m", "holdfast.cli.solo", path])
+    solo = SoloServer([sys.executable, "-m", "holdfast.cli.processes.fork_server", path])
     executor = Executor(
         worker,
         options,

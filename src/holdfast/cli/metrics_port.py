@@ -4,8 +4,8 @@ import time
 from http import HTTPStatus
 
 from holdfast.core.errors import Misused
-from holdfast.observe.counted import Counted, Figure, name_of
-from holdfast.observe.page import Pages, document
+from holdfast.observe.counters import Counted, Figure, name_of
+from holdfast.observe.metrics_server import Pages, document
 from holdfast.worker.supervisor.supervisor import Supervisor
 
 

@@ -1,4 +1,4 @@
-"""The entry of the fork server: `python -m holdfast.cli.solo APP SOCKET PARENT`."""
+"""The entry of the fork server: `python -m holdfast.cli.processes.fork_server APP SOCKET PARENT`."""
 
 import sys
 

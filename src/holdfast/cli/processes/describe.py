@@ -1,6 +1,6 @@
 """Loads an app in a process of its own and tells what the supervisor must know of it.
 
-    python -m holdfast.cli.describe MODULE:NAME PARENT
+    python -m holdfast.cli.processes.describe MODULE:NAME PARENT
 
 The supervisor itself imports no user code: not even to learn where the database is.
 """
@@ -29,7 +29,7 @@ class Described:
 
 def describe(path: str) -> Described:
     """Ask another process what the app at this path is; what it prints of its own is not shown."""
-    command = [sys.executable, "-m", "holdfast.cli.describe", path, str(os.getpid())]
+    command = [sys.executable, "-m", "holdfast.cli.processes.describe", path, str(os.getpid())]
     # In a session of its own: Ctrl-C is for the process that asks, and ends this one with it.
     done = subprocess.run(  # noqa: S603 (ourselves)
         command, stdout=subprocess.PIPE, text=True, check=False, start_new_session=True
