@@ -91,7 +91,7 @@ chaos: ## 100,000 tasks under kills, stops, cuts and restarts of the database; t
 	$(BIN)/python -m tests.chaos --tasks 100000 --seconds 150 --write docs/benchmarks/chaos.json $(if $(SEED),--seed $(SEED))
 
 deploys: ## twenty rolling restarts under load, half of them with a version that lacks a kind
-	HOLDFAST_TEST_DEPLOYS=20 $(BIN)/pytest -q -s -k rolling_restarts tests/runtime/test_deploys.py
+	HOLDFAST_TEST_DEPLOYS=20 $(BIN)/pytest -q -s -k rolling_restarts tests/worker/test_deploys.py
 
 endings: ## kill 200 executors between the end of their handlers and the settle
 	$(BIN)/python -m tests.endings --rounds 200

@@ -303,7 +303,7 @@ FAULTS = (
         "log-reader-stops-the-worker": Fault(
             "LogLines.__init__", "if not stat.S_ISREG(os.fstat(descriptor).st_mode):", "if False:"
         ),
-        "torn-flight": Fault("runtime.flight", 'struct.Struct("<16sdqq")', 'struct.Struct("<16sdqq8x")'),
+        "torn-flight": Fault("worker.flight_record", 'struct.Struct("<16sdqq")', 'struct.Struct("<16sdqq8x")'),
         "outcome-taken-as-it-is": Fault(
             "handlers.outcome_of",
             "        return _as_declared(handler, answer)\n",
@@ -326,7 +326,7 @@ FAULTS = (
             "                except KeyError:\n",
         ),
         "requeued-called-failed": Fault(
-            "observe.lines", 'Move.SNOOZE: "task.requeued"', 'Move.SNOOZE: "task.failed"'
+            "observe.log_lines", 'Move.SNOOZE: "task.requeued"', 'Move.SNOOZE: "task.failed"'
         ),
     }
 )

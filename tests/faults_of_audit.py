@@ -17,7 +17,7 @@ OF_THE_AUDIT = {
     "approval-by-name-only": Fault("approve", "    and case when me.token is not null then me.token is distinct from p.created_token else p.created_token is null and me.login <> p.created_login end\n", ""),
     "approval-unconstrained": Fault("0009_audit_identity.up.sql", "approved_by is null or approved_login is null\n", "true\n"),
     "identity-as-the-statement-says": Fault("0009_audit_identity.up.sql", "        new.approved_login := me.login;\n        new.approved_token := me.token;\n", ""),
-    "enqueue-unsaid": Fault("http.tasks.enqueue", "    if made.created:\n", "    if False:\n"),
+    "enqueue-unsaid": Fault("routes.tasks.enqueue", "    if made.created:\n", "    if False:\n"),
     "log-in-unsaid": Fault("Sessions.begin", "await self._audit.note(conn, Action.SESSION_BEGIN", "self._audit.note(conn, Action.SESSION_BEGIN"),
     "refused-tokens-forgotten": Fault("Service.close", "        await self.refusals.close()\n", ""),
     "refused-tokens-without-end": Fault("Refusals.count", " or len(self._counts) < ENTRIES_MAX - 1:", " or True:"),

@@ -70,7 +70,7 @@ CLIENTS = {
     "queues-without-end": Fault("queues", "limit %(queues_max)s::integer + 1\n)", "limit 1000000000\n)"),
     "workers-of-a-token-without-end": Fault("OutsideStore.enter", "if row[0] >= LIVE_MAX:", "if False:"),
     "pauses-to-any-year": Fault(
-        "middleware.check_moment",
+        "bounds.check_moment",
         "if not now - timedelta(days=PAST_DAYS_MAX) <= at",
         "if False and not now <= at",
     ),

@@ -89,7 +89,7 @@ CLOCKS = {
     ),
     "steps-not-noticed": Fault("ClockWatch._learn", "        if step is not None:\n", "        if False:\n"),
     "producers-clock-delays": Fault(
-        "payloads._moment",
+        "kinds._moment",
         "    if isinstance(moment, timedelta) and abs(moment) > DELAY_MAX:\n",
         "    if isinstance(moment, timedelta): return datetime.now().astimezone() + moment\n    if False:\n",
     ),

@@ -37,7 +37,7 @@ DATABASES = {
         "and (greatest(octet_length(u.bucket), octet_length(u.subject), octet_length(u.trace_id), octet_length(u.key)) > 1000) is not true",
         "",
     ),
-    "python-takes-deep-payloads": Fault("middleware.check_payload", "and _is_too_deep(payload)", "and False"),
+    "python-takes-deep-payloads": Fault("bounds.check_payload", "and _is_too_deep(payload)", "and False"),
     "blanks-of-jsonb-counted": Fault(
         "install_check_task", "size := size - (length(bare) - length(replace(bare, ' ', '')));", ""
     ),

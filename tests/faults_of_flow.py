@@ -225,7 +225,7 @@ FLOW = {
         "install_claim_waiting", "where l.kind <> all (paused_kinds)\n", "where true\n"
     ),
     "key-of-the-payload-ignored": Fault(
-        "payloads._bucket",
+        "kinds._bucket",
         "    return bucket_of_payload(handler.kind, field, payload)\n",
         "    return None\n",
     ),

@@ -25,7 +25,7 @@ GRANTS = {
         "    if false and (select count(distinct u)",
     ),
     "functions-of-others-found": Fault(
-        "store.pool",
+        "db.connect",
         'OWN_PATH = "-c search_path=pg_catalog,pg_temp"',
         'OWN_PATH = "-c search_path=public"',
     ),

@@ -16,7 +16,7 @@ HTTP = {
     "answers-not-kept": Fault("Asking.get_route_handler", "if key is None:", "if True:"),
     "keys-for-anything": Fault("request._once", "if before.asked != hashed:", "if False:"),
     "alias-of-subject-ignored": Fault(
-        "http.tasks.list_tasks", "subject=subject or episode_id", "subject=subject"
+        "routes.tasks.list_tasks", "subject=subject or episode_id", "subject=subject"
     ),
     "acts-of-nobody": Fault(
         "Caller.letters",
@@ -24,14 +24,14 @@ HTTP = {
         'return DeadLetters(self.settings, self.service.listen, by="api"',
     ),
     "preview-pages-overlap": Fault("dead_letters.preview", "offset=only.offset", "offset=0"),
-    "dry-run-acts": Fault("http.dead.retry", "if act.dry_run:", "if False:"),
+    "dry-run-acts": Fault("routes.dead_letters.retry", "if act.dry_run:", "if False:"),
     "board-without-acts": Fault(
-        "dashboard.ops",
+        "board.ops",
         "EntryFilter(action=audit_action, actor=audit_actor)",
         'EntryFilter(action="nothing")',
     ),
     "export-as-a-page": Fault(
-        "http.audit.export", "media_type=_MEDIA_TYPES[only.format]", 'media_type="text/html"'
+        "routes.audit.export", "media_type=_MEDIA_TYPES[only.format]", 'media_type="text/html"'
     ),
     "cookie-for-scripts": Fault(
         "session.begin",
@@ -141,7 +141,7 @@ HTTP = {
     ),
     "sample-not-shown": Fault("tasks._with_sample", "ready=larger(view.ready, ready)", "ready=view.ready"),
     "batch-waits-for-a-worker": Fault(
-        "http.dead.retry",
+        "routes.dead_letters.retry",
         "    await Driver(asked.settings, asked.handlers, asked.service.listen).send_all(asked.conn, plan.id)\n",
         "",
     ),

@@ -8,7 +8,7 @@ LOCKS = {
         "Link._connected", "lock_seconds=self._lock_seconds, path", "lock_seconds=None, path"
     ),
     "backend-outlives-its-client": Fault(
-        "store.pool", "-c client_connection_check_interval=2s", "-c client_connection_check_interval=0"
+        "db.connect", "-c client_connection_check_interval=2s", "-c client_connection_check_interval=0"
     ),
     "api-backend-outlives-its-client": Fault(
         "PoolConnection.connect", 'f"{CLIENT_CHECKED} {OWN_PATH}', 'f"{OWN_PATH}'

@@ -32,7 +32,7 @@ SHAPES = {
         "Child.fates", "if mates[flight.deadline_at] <= 1", "if mates[flight.deadline_at] >= 0"
     ),
     "bulk-finish-in-part": Fault("finish._require", "if task.id not in landed:", "if not landed:"),
-    "finish-opens-without-end": Fault("runtime.finish", "CONNECTIONS_MAX = 10", "CONNECTIONS_MAX = 1_000"),
+    "finish-opens-without-end": Fault("executor.finish", "CONNECTIONS_MAX = 10", "CONNECTIONS_MAX = 1_000"),
     "finish-keeps-its-room": Fault(
         "Finishing.give",
         "            self._room.release()\n            await conn.close()\n",

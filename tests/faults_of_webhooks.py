@@ -36,7 +36,7 @@ WEBHOOKS = {
         "headers = signed(target.keys, task.payload.event, signed_at, body)",
         "headers = signed(target.keys, task.payload.event, signed_at, b'')",
     ),
-    "fast-phase-skipped": Fault("webhooks.patience", "DELAYS = (*FAST, *SLOW)", "DELAYS = (*SLOW, *FAST)"),
+    "fast-phase-skipped": Fault("webhooks.retry", "DELAYS = (*FAST, *SLOW)", "DELAYS = (*SLOW, *FAST)"),
     "retry-after-ignored": Fault(
         "retry.delay", "return usual if asked is None else", "return usual if True else"
     ),

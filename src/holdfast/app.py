@@ -1,4 +1,4 @@
-"""`Holdfast`, the composition root: where kinds meet their handlers, and tasks are handed in."""
+"""`Holdfast`, the composition root: registers task kinds and enqueues tasks."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, Unpack

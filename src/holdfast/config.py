@@ -1,4 +1,4 @@
-"""Settings, read once from the environment: `HOLDFAST_…`, else the database URL that others use."""
+"""Settings, read once from `HOLDFAST_…` environment variables, with `DATABASE_URL` as a fallback."""
 
 from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict

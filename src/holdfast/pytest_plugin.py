@@ -1,4 +1,4 @@
-"""The pytest plugin: `holdfast`, a bench for the app that the ini option `holdfast_app` names."""
+"""The pytest plugin with the fixture `holdfast`, for the app in the ini option `holdfast_app`."""
 
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""For users' tests: run tasks one by one with the real codec and the real SQL, and make workers die.
+"""Helpers for users' tests: run tasks one by one with the real codec and SQL, and simulate crashes.
 
     async def test_checkout(holdfast):                       # the fixture of the pytest plugin
         await checkout(order)

@@ -6,7 +6,7 @@ from holdfast.core.outcome import Complete
 from holdfast.core.task import NewTask
 from holdfast.views.counts import EXACT_MAX, Samples
 from tests.http_api.conftest import Api
-from tests.runtime.test_watched import samples
+from tests.worker.test_watched import samples
 
 
 @pytest.mark.catches("totals-forgotten")

@@ -10,7 +10,7 @@ from holdfast.core.errors import BadPayload
 from holdfast.ops.tokens import Role
 from tests.http_api.conftest import Api
 from tests.http_api.test_workers import claimed, entered
-from tests.runtime.test_unreadable import DEEP, LONG, older
+from tests.worker.test_unreadable import DEEP, LONG, older
 from tests.world import World
 
 WIDE = json.dumps([[]] * 30_000)

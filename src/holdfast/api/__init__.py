@@ -1,1 +1,1 @@
-"""The Python face: kinds that can be enqueued, handles to what was, and the codec between."""
+"""The Python API: task kinds, enqueueing, handles to enqueued tasks, and the payload codec."""

@@ -1,4 +1,4 @@
-"""Payloads and results as JSON: by the type that a handler declares, by version, checked at the edge."""
+"""Encodes and decodes payloads and results as JSON, by the declared type and payload version."""
 
 import inspect
 import json

@@ -1,4 +1,4 @@
-"""The app's own connections, for calls that were given none; opened when first needed."""
+"""The app's own database connections, opened on first use, for calls that pass no connection."""
 
 import asyncio
 import threading

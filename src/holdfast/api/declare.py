@@ -1,4 +1,4 @@
-"""What a kind says of itself where its handler is declared, checked before anything is enqueued."""
+"""Validates the options of a task declaration before anything is enqueued."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A handle to a task that was enqueued: where it stands, what came of it, and a way to stop it."""
+"""A handle to an enqueued task: read its state, wait for its result, cancel it."""
 
 import asyncio
 import json

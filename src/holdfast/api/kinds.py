@@ -1,4 +1,4 @@
-"""A kind of task: its handler, and the ways to enqueue one."""
+"""A task kind: its handler and the methods that enqueue its tasks."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Where tasks are handed in: in the caller's transaction, or in one of the app's own."""
+"""Enqueues tasks in the caller's transaction or in one of the app's own."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext

@@ -1,1 +1,1 @@
-"""The command `holdfast`, and the entries of the processes that a worker starts."""
+"""The `holdfast` command and the entry points of the worker's processes."""

@@ -1,4 +1,4 @@
-"""`holdfast api`: the HTTP API, for the console, for scripts, and for workers in other languages."""
+"""`holdfast api`: serves the HTTP API for the console, scripts and HTTP workers."""
 
 import ipaddress
 import os

@@ -1,4 +1,4 @@
-"""`holdfast audit …`: who did what and why; exports, prunes, and the proof that nobody changed it."""
+"""`holdfast audit …`: list, export, verify and prune the audit."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`holdfast dead …`: dead letters, one by one or a few at a time; many at once are a plan (`redrive`)."""
+"""`holdfast dead …`: work on dead letters one by one or a few at a time; `redrive` handles many."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`holdfast doctor`: what silently hurts, and what to do about it."""
+"""`holdfast doctor`: reports hidden problems of the installation and how to fix each."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`holdfast group …`: failures with one cause, and what people say of it."""
+"""`holdfast group …`: failures with the same cause, with assignee, notes and state."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""`holdfast init`: writes a starter app that runs as it stands."""
+"""`holdfast init`: writes a starter app that runs unchanged."""
 
 from pathlib import Path
 from typing import Annotated

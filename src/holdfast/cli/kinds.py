@@ -1,4 +1,4 @@
-"""`holdfast kind …`: pausing every task of a kind."""
+"""`holdfast kind …`: pauses and resumes all tasks of a kind."""
 
 from typing import Annotated
 

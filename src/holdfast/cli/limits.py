@@ -1,4 +1,4 @@
-"""`holdfast limit …`: how much runs at once and how fast, changed while everything goes on."""
+"""`holdfast limit …`: sets concurrency and rate limits while workers run."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Loads the user's app by its dotted path; only executors and the processes below them do."""
+"""Imports the user's app by its dotted path; only executors and their child processes do this."""
 
 import importlib
 import sys

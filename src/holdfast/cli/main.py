@@ -1,4 +1,4 @@
-"""The command line's front door; each command is a module beside this one."""
+"""The root command; each subcommand is a module beside this one."""
 
 import sys
 from importlib.metadata import version

@@ -1,4 +1,4 @@
-"""A worker that is watched: its counts, and the port where they can be read."""
+"""Collects a worker's counters and serves them on its metrics port."""
 
 import time
 from http import HTTPStatus

@@ -1,4 +1,4 @@
-"""`holdfast migrate`: the schema, up and down, planned or granted."""
+"""`holdfast migrate`: upgrades, downgrades, plans or prints grants for the schema."""
 
 import sys
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""What operators' commands have in common: which dead letters and entries, whose app, a guard before harm."""
+"""Options that several operator commands share: filters, the app, confirmation."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""What a command shows: tables for people, one JSON document for scripts; and how it ends.
+"""Renders command output as tables or as one JSON document, and maps errors to exit codes.
 
 Text from outside may hold characters that change what a terminal does or shows. `printable` escapes them, and
 everything that a command writes passes through it.

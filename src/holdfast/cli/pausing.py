@@ -1,4 +1,4 @@
-"""What pausing and resuming have in common, whatever is paused."""
+"""Options and output shared by all commands that pause and resume."""
 
 from datetime import datetime
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""How plans and previews of them are shown."""
+"""Renders plans and their previews."""
 
 from holdfast.cli.output import ago, first_line, say, show_json, show_table
 from holdfast.ops.plan_view import PlanView, Preview

@@ -1,4 +1,4 @@
-"""`holdfast queue …`: what waits where, and pausing it."""
+"""`holdfast queue …`: shows queues and pauses them."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`holdfast redrive …`: many dead letters at once, as a plan that is looked at before it is started."""
+"""`holdfast redrive …`: redrives many dead letters as a plan that is previewed first."""
 
 import asyncio
 import sys

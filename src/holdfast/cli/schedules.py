@@ -1,4 +1,4 @@
-"""`holdfast schedule …`: what is made by itself, and when."""
+"""`holdfast schedule …`: shows, pauses and triggers recurring tasks."""
 
 from datetime import datetime
 from itertools import islice

@@ -1,4 +1,4 @@
-"""`holdfast status` and `holdfast worker list`: how things stand."""
+"""`holdfast status` and `holdfast worker list`: the state of the installation and its workers."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

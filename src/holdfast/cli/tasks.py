@@ -1,4 +1,4 @@
-"""`holdfast task …`: enqueue, list, show, cancel, retry, wake, why."""
+"""`holdfast task …`: enqueue, list, show, cancel, retry and explain tasks."""
 
 from datetime import datetime
 from typing import Annotated, NamedTuple

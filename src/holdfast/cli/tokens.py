@@ -1,4 +1,4 @@
-"""`holdfast token …`: who may use the HTTP API."""
+"""`holdfast token …`: creates, lists and revokes tokens of the HTTP API."""
 
 from collections.abc import Sequence
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`holdfast webhook …`: endpoints, the log of their deliveries, and sending again."""
+"""`holdfast webhook …`: endpoints, the delivery log, and resending."""
 
 import sys
 from collections.abc import Awaitable, Callable

@@ -1,1 +1,1 @@
-"""The rules of a task: pure values and functions, no input or output."""
+"""The rules of a task as pure values and functions, without input or output."""

@@ -1,4 +1,4 @@
-"""The words of the audit: what an operator can have done, and one entry as people read it."""
+"""The actions of the audit and an audit entry as it is shown."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

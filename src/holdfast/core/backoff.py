@@ -1,4 +1,4 @@
-"""How long a failed task waits before its next attempt."""
+"""Computes how long a failed task waits before its next attempt."""
 
 import random
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a new task may look like: the names it carries, and the size and depth of its payload.
+"""Checks the names, payload size and payload depth of a new task.
 
 The same bounds hold for whoever enqueues from SQL, in the same words: `store/bounds.sql`.
 """

@@ -1,4 +1,4 @@
-"""(claim, outcome) → verdict: the only place that says what an outcome does to a task."""
+"""Turns a claim and its outcome into a verdict; no other module decides what happens to a task."""
 
 import random
 from dataclasses import dataclass, field

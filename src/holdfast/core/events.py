@@ -1,4 +1,4 @@
-"""Everything that happens to tasks and workers, as values; logs and metrics are listeners.
+"""Events about tasks and workers as values; logs and metrics listen to them.
 
 Events come in groups as the store writes them, so that a listener pays once per group.
 """

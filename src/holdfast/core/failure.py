@@ -1,4 +1,4 @@
-"""The closed set of failure classes, the error codes people know, and what each class leads to."""
+"""The failure classes, the error codes, and the rule for each class."""
 
 import re
 from collections.abc import Collection, Iterable

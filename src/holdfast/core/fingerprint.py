@@ -1,4 +1,4 @@
-"""What makes two failures the same: where they came from, or what they said without the particulars.
+"""Groups failures by their origin or by their message without its variable parts.
 
 An exception is known by its type, its status and the frames of the app's own code (module:function, no
 line numbers), and so are those that caused it. A failure without frames of its own is known by its

@@ -1,4 +1,4 @@
-"""A kind's handler and what it is given: plain values, so that the store and the runtime agree on them."""
+"""A kind's handler and the task that it is given, as plain values shared by store and worker."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Limits: how many tasks run at once, how many start in a window, and how large a share a key has."""
+"""Concurrency limits, rate limits, and shares per key."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What happens when failures are operated: plans, groups and the audit, as values for the listeners."""
+"""Events about plans, groups and the audit, as values for the listeners."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a handler, or the runtime in its place, says about one claim; values, never exceptions."""
+"""Outcomes of one claim, reported by a handler or by the worker in its place."""
 
 from dataclasses import dataclass
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""When polling is given up: after so many answers, so much time, or so long without progress."""
+"""Decides when to give up polling: by count, by time, or without progress."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""Strikes secrets out of text before it is kept: by their looks, and by what a payload calls secret.
+"""Removes secrets from text before it is stored: known patterns and a payload's secret fields.
 
 Text comes from outside, so its cost is bounded: no more is looked at than four times what is kept, and every
 pattern takes time in proportion to that. A pattern must not scan the same stretch from many starting points:

@@ -1,4 +1,4 @@
-"""Schedules: cron expressions in a time zone, and which of their ticks fire after some were missed."""
+"""Cron expressions in a time zone, and which missed ticks fire."""
 
 import hashlib
 from collections.abc import Iterator

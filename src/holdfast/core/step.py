@@ -1,4 +1,4 @@
-"""Detects that a clock was set forward or back, by comparing it with a monotonic one."""
+"""Detects that a clock was set, by comparing it with a monotonic clock."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

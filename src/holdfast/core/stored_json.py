@@ -1,4 +1,4 @@
-"""Reads payloads and results as they are stored, whoever wrote them: within a bounded time and depth.
+"""Reads stored payloads and results within a bounded time and depth.
 
 A new payload is bounded when it is enqueued (`core/bounds.py`). Older rows, results and rows written past the
 functions are not. What cannot be read is shown to people as `[unreadable: …]`, and fails its own task where a

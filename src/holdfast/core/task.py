@@ -1,4 +1,4 @@
-"""A task as it is asked for, as a worker holds it, and as people see it."""
+"""A task as it is enqueued, as a worker holds it, and as it is shown."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Seven kinds of connection behind two small faces, so that a task is written in the caller's transaction.
+"""One interface over seven kinds of connection, so that tasks are written in the caller's transaction.
 
 Nothing here begins, commits or rolls back unless `work` says so: an enqueue is one statement on the
 connection that it was given. Drivers that are not installed are never imported: a connection is known

@@ -1,4 +1,4 @@
-"""The database's clock: the only one that decides when something runs, ends or is kept."""
+"""Reads the database's clock, which decides when tasks run, expire and are pruned."""
 
 from datetime import datetime
 

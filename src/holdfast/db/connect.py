@@ -1,4 +1,4 @@
-"""Connections for workers: plans pinned to the indexes where the server lets us say so.
+"""Opens connections with query plans pinned to the indexes where the server allows it.
 
 A prepared statement's plan is made once. If the narrow tables happen to be empty at that moment, the
 planner prefers to read them whole, and goes on doing so when they have grown (measured: a third of

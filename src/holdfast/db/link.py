@@ -1,4 +1,4 @@
-"""One connection that is kept up: every statement has a deadline, and none is ever cancelled.
+"""Keeps one connection open; every statement has a deadline, and none is cancelled.
 
 Cancelling a commit that waits for a synchronous standby acknowledges data that the standby lacks, and
 a frozen server keeps its TCP connections alive for as long as it likes. So a statement that takes too

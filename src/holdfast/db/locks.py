@@ -1,4 +1,4 @@
-"""Who holds the locks that our statements wait for, as far as the server shows it to our role."""
+"""Finds the sessions that hold the locks our statements wait for, as far as our role may see them."""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Brings the schema up to this package's version and back: numbered plain SQL, up and down."""
+"""Migrates the schema up and down with numbered plain SQL files."""
 
 import hashlib
 import re

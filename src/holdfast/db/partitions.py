@@ -1,4 +1,4 @@
-"""Day partitions of what only grows: made ahead, let go by detaching, never by deleting rows.
+"""Creates day partitions ahead of time and detaches expired ones; it never deletes rows.
 
 Measured: with one reader open, `create table … partition of`, `drop` and plain `detach` stop every
 settle for seconds, because they want the parent for themselves. So a partition is created apart and

@@ -1,4 +1,4 @@
-"""Compares what the database roles may do with the table of what they are meant to do, `privileges.txt`."""
+"""Compares the privileges of the database roles with the table in `privileges.txt`."""
 
 from dataclasses import dataclass
 from functools import cache

@@ -1,4 +1,4 @@
-"""Loads named statements from the `.sql` files beside the modules that run them.
+"""Loads named statements from the `.sql` files of the package.
 
 What several statements have in common stands once, in `pieces.sql`, and is put in where they say `{name}`.
 """

@@ -1,1 +1,1 @@
-"""The HTTP API: a thin face over `ops` and the store. No rule of a task lives here."""
+"""The HTTP API, a thin layer over `ops` and `store`. It contains no rule about tasks."""

@@ -1,4 +1,4 @@
-"""Puts the API together: routes, problems, bounds, headers. `holdfast api` serves it; others may mount it."""
+"""Builds the FastAPI application: routes, errors, middleware. `holdfast api` serves it."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,21 +11,7 @@ from fastapi.routing import APIRoute
 from holdfast.config import Settings
 from holdfast.core.events import Listener, silent
 from holdfast.core.handler import Handlers
-from holdfast.http import (
-    audit,
-    board,
-    dead,
-    document,
-    groups,
-    live,
-    metrics,
-    now,
-    plans,
-    problems,
-    tasks,
-    webhooks,
-    workers,
-)
+from holdfast.http import problems
 from holdfast.http.identity import Auth
 from holdfast.http.middleware import Bounds
 from holdfast.http.permissions import check
@@ -33,6 +19,20 @@ from holdfast.http.problems import MEDIA_TYPE, Problem
 from holdfast.http.proxies import Proxy
 from holdfast.http.quotas import OpenLimit
 from holdfast.http.readiness import Readiness
+from holdfast.http.routes import (
+    audit,
+    board,
+    dead_letters,
+    document,
+    groups,
+    live,
+    metrics,
+    now,
+    plans,
+    tasks,
+    webhooks,
+    worker_protocol,
+)
 from holdfast.http.routes.console import router as console
 from holdfast.http.routes.health import router as health
 from holdfast.http.routes.session import router as sessions
@@ -40,7 +40,7 @@ from holdfast.http.service import RATE, Service
 
 # Fixed paths before those that take an id.
 ROUTERS = (
-    dead.router,
+    dead_letters.router,
     audit.router,
     board.router,
     now.router,
@@ -48,7 +48,7 @@ ROUTERS = (
     groups.router,
     plans.router,
     webhooks.router,
-    workers.router,
+    worker_protocol.router,
     metrics.router,
     live.router,
     document.router,

@@ -1,4 +1,4 @@
-"""The bodies of requests in the memory of one process: one budget for all of them together."""
+"""Limits the memory of one process that request bodies use together."""
 
 import asyncio
 from collections import OrderedDict

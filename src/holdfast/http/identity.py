@@ -1,4 +1,4 @@
-"""Who asks: what a request presents, and whose it is, before it takes a connection of the pool."""
+"""Authenticates a request before it takes a pooled connection."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""What comes in is bounded before anybody reads it, and what goes out tells browsers to be careful."""
+"""Bounds the size of requests and adds security headers to responses."""
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request

@@ -1,4 +1,4 @@
-"""What a browser does by itself, and must not: acts that another site began."""
+"""Rejects requests that a page of another site started in a browser."""
 
 from starlette.requests import Request
 

@@ -1,4 +1,4 @@
-"""Who may do what: one table of routes and roles. A route that is not in it is nobody's."""
+"""The table of routes and roles. A route that is not listed is refused."""
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute

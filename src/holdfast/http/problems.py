@@ -1,4 +1,4 @@
-"""Errors as problem documents (RFC 9457): what happened, and what to do about it."""
+"""Maps errors to problem documents (RFC 9457)."""
 
 import psycopg
 from fastapi import FastAPI, Request

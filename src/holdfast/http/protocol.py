@@ -1,4 +1,4 @@
-"""HTTP/1.1 connections with deadlines and a cap: no client holds one for as long as it likes.
+"""HTTP/1.1 connections with deadlines and a limit on their number.
 
 uvicorn waits without end for the rest of a request, and for a client to read. Here a request has a deadline
 for its headers and one for its body, and a client that does not read what it is sent is cut off. Where there

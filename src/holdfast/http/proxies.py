@@ -1,4 +1,4 @@
-"""A proxy in front of the API that knows the people: when it is believed, and what it says of them."""
+"""Trusts the user names that an authenticating proxy sends, if the proxy itself is trusted."""
 
 import hmac
 import ipaddress

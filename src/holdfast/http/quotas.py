@@ -1,4 +1,4 @@
-"""How much one caller may use, per second and at once. Every table here has a bounded number of entries."""
+"""Rate and concurrency limits for each caller, with bounded memory."""
 
 import asyncio
 import time

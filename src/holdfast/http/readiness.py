@@ -1,4 +1,4 @@
-"""One check of the database for all who ask whether the API can work, on a connection of its own."""
+"""Checks the database for `/readyz` on its own connection and shares the result for a second."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Counts refused tokens in memory, and writes them to the audit: one entry per address and minute."""
+"""Counts refused tokens in memory and writes one audit entry per address and minute."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""One request is one transaction: what is done, its entry in the audit, and the answer kept for its key."""
+"""Runs each request in one transaction: the change, its audit entry, and the stored idempotent answer."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What goes over the wire: camelCase JSON, made of the same classes that the other faces show."""
+"""Request and response models, camelCase JSON derived from the classes of the other layers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields

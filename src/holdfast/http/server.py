@@ -1,4 +1,4 @@
-"""Serves the API in a process of its own: `holdfast api`."""
+"""Runs the API server for `holdfast api`."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What every request needs: a connection of a pool of its own, the settings, the app's kinds, who asks."""
+"""What every request uses: the connection pool, the settings, the app's kinds."""
 
 import asyncio
 import hmac

@@ -1,4 +1,4 @@
-"""Answers that take a while to send: each holds a slot of its token, and ends in time."""
+"""Bounds streamed responses: each occupies a slot of its token and ends in time."""
 
 import asyncio
 from collections.abc import AsyncIterator

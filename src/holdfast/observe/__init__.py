@@ -1,1 +1,1 @@
-"""What can be seen from outside: listeners that turn events into log lines and counts."""
+"""Listeners that turn events into log lines and counters."""

@@ -1,4 +1,4 @@
-"""Events as counts: a listener that adds up what its process does and what executors report to it.
+"""Counts events of one process.
 
 What ended alike, of one claim, is counted together.
 """

@@ -1,4 +1,4 @@
-"""Events as JSON lines, one for each transition of a task; `observe.lines` says what they look like.
+"""Writes events as JSON log lines.
 
     {"at": "…", "event": "task.completed", "task": "0190…", "kind": "mail.send", "queue": "default", …}
 

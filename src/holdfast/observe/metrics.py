@@ -1,4 +1,4 @@
-"""Counts in the words of Prometheus: what the processes of one worker have added up."""
+"""Renders a worker's counters in Prometheus format."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping

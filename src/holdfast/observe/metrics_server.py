@@ -1,4 +1,4 @@
-"""The pages of a worker: its metrics, whether it lives, whether it can work."""
+"""Serves a worker's metrics, liveness and readiness over HTTP."""
 
 import asyncio
 import json

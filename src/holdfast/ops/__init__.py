@@ -1,1 +1,1 @@
-"""What an operator does about failures: find them, group them, put many right at once, and prove it."""
+"""Operations on failures: find, group and redrive them, with an audit entry for each act."""

@@ -1,4 +1,4 @@
-"""Reading the audit: pages, exports, and the proof that nobody changed it."""
+"""Reads the audit: pages, exports, verification."""
 
 import csv
 import io

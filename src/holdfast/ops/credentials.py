@@ -1,4 +1,4 @@
-"""Tokens and session cookies as they were presented, and which of many are good, in one statement."""
+"""Checks many presented tokens and session cookies in one statement."""
 
 import re
 from collections.abc import Collection

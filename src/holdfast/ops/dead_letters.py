@@ -1,4 +1,4 @@
-"""Dead letters: found by what people know of them, looked at, retried, edited, forgotten."""
+"""Finds, shows, redrives, edits and forgets dead letters."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What silently hurts: questions to the server and the schema, each with its answer and what to do."""
+"""Checks the server and the schema for hidden problems, with advice for each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

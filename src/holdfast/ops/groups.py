@@ -1,4 +1,4 @@
-"""Groups of failures with one cause: their life, and what sets their tasks apart from successes."""
+"""Groups failures with the same cause, and compares their tasks with successful ones."""
 
 import asyncio
 import json

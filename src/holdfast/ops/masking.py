@@ -1,4 +1,4 @@
-"""Strikes secret fields out of payloads and results, and all values where nobody has declared the kind."""
+"""Masks secret fields in payloads and results, and all values of undeclared kinds."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping

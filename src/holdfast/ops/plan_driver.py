@@ -1,4 +1,4 @@
-"""Drives a plan: a task on the reserved queue that sends the next items, and follows what became of them.
+"""Drives a plan as a task: redrives the next items and records their outcomes.
 
 Each step is one transaction that says how far the plan has come, so a driver may die at any point, and two
 of them do no more than one. Between looks it snoozes, which holds no worker up.

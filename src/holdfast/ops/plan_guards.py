@@ -1,4 +1,4 @@
-"""Asks the guards of kinds: may these dead letters be redriven, and what would it cost?"""
+"""Asks the guards of kinds whether dead letters may be redriven, and at what cost."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

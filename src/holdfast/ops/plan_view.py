@@ -1,4 +1,4 @@
-"""A plan as it is asked for, previewed and shown; `ops.plans` makes and starts them."""
+"""A plan as it is requested, previewed and shown."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

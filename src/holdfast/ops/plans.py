@@ -1,4 +1,4 @@
-"""Redrive and forget as plans: previewed, frozen, approved, tried on a few, then on all, and kept.
+"""Creates, approves, starts and ends plans that redrive or forget many dead letters.
 
     frozen ── start ──▶ running ──▶ finished        everything was sent
                         │  ▲  │

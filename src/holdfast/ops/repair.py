@@ -1,4 +1,4 @@
-"""Gives each live task its one row in ready, waiting or running again, for `holdfast doctor --repair`."""
+"""Restores the missing row of live tasks for `holdfast doctor --repair`."""
 
 from collections.abc import Sequence
 

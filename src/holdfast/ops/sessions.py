@@ -1,4 +1,4 @@
-"""Sessions of the console: begun with a token, known by a cookie, ended by time or with the token."""
+"""Console sessions: created with a token, identified by a cookie, expired or revoked with the token."""
 
 import secrets
 from dataclasses import dataclass

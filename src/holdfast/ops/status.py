@@ -1,4 +1,4 @@
-"""How things are, in one word and one cause: fine, degraded or broken, since when and for what reason."""
+"""Computes the status of the installation: fine, degraded or broken, since when and why."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Tokens of the HTTP API: shown once, kept as a hash, given a role, and taken back at once."""
+"""Creates, checks and revokes tokens of the HTTP API; only their hashes are stored."""
 
 import hashlib
 import hmac

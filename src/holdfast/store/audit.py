@@ -1,4 +1,4 @@
-"""Writes the audit: entries with their effect, seals after it, prunes through one function."""
+"""Writes audit entries with the change they describe, seals them in chunks, and prunes them."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""One claimer: its floors, its sweep, and the order in which it looks for work."""
+"""Decides the order of claims on one connection: overlooked rows, blocked tasks, ready tasks."""
 
 import time
 from collections.abc import Callable, Sequence

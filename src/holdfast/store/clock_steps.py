@@ -1,4 +1,4 @@
-"""Corrections after a step of the database's clock; each may be applied more than once."""
+"""Corrects stored times after the database's clock was set; each correction is idempotent."""
 
 from holdfast.config import Settings
 from holdfast.core.step import Step

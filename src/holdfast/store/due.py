@@ -1,4 +1,4 @@
-"""What maintenance has to do soon, found in one look: an idle installation pays one statement for it."""
+"""Finds in one query which maintenance is due soon."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

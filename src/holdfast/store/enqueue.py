@@ -1,4 +1,4 @@
-"""The way in: new tasks, written in the caller's transaction on whatever connection the caller has."""
+"""Enqueues tasks in the caller's transaction."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Where a claim may start to look: a floor per queue and priority that skips the dead range.
+"""Where a claim starts to scan: a floor per queue and priority that skips dead rows.
 
 Claimed rows leave dead entries at the head of ready's index. As long as some old snapshot is open
 anywhere they cannot be removed, and a claim that starts at the beginning reads all of them again.

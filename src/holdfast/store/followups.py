@@ -1,4 +1,4 @@
-"""Tasks that start when others have ended: looked at by a chore, so that ending a task costs nothing more."""
+"""Releases tasks that wait for other tasks; maintenance does it, so that settling costs nothing more."""
 
 from holdfast.config import Settings
 from holdfast.core.events import FollowupsReleased, Listener, silent

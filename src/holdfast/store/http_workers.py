@@ -1,4 +1,4 @@
-"""The rows of workers that are not processes of ours: entered, renewed, locked while somebody speaks for one.
+"""The rows of HTTP workers: register, renew, and lock while a request acts for one.
 
 Nothing about them is in anybody's memory: what such a worker holds is what stands in its name.
 """

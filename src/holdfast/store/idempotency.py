@@ -1,4 +1,4 @@
-"""Answers of the HTTP API, kept for whoever asks again: written in the commit of their effect."""
+"""Stores answers of the HTTP API by `Idempotency-Key`, in the transaction of their effect."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The table of kinds: what workers declare of them (secret fields, a guard, the payload's schema)."""
+"""The table of kinds: what workers declare about each, such as secret fields and the payload schema."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping

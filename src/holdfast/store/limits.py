@@ -1,4 +1,4 @@
-"""Setting limits: one row each, whatever stands behind it, so that a million tasks make no difference."""
+"""Sets, declares and clears limits, one row for each."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

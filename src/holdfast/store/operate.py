@@ -1,4 +1,4 @@
-"""What an operator does to tasks that nobody holds, and to kinds and queues; and how people see one.
+"""Operations on tasks that no worker holds, and on kinds and queues.
 
 Each verb answers which tasks it moved. The ones it could not move are left as they are. What a verb does and
 the entry of the audit that tells of it are one transaction.

@@ -1,4 +1,4 @@
-"""Tasks from behind buckets, with the slots of limits that they need; and the way back of slots and turns."""
+"""Claims tasks that are behind limits together with their permits, and returns permits."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Sees to it that every plan that has something to do has a task that does it."""
+"""Ensures that each active plan has a task that drives it."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Schedules in the database: whoever locks one fires its ticks, and moves it on in the same commit."""
+"""Fires schedules: a tick creates its task and advances the schedule in one transaction."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Settling: a group of verdicts, written in one transaction under their fences.
+"""Writes a group of verdicts in one transaction, each under its fence.
 
 One value that the database cannot store fails alone; a late verdict is refused, recorded and told. A group
 whose rows somebody else has moved meanwhile is written again.

@@ -1,4 +1,4 @@
-"""Gates before kinds that not every live worker knows, and the end of tasks that nobody will ever take.
+"""Sets tasks aside whose kind no live worker serves, and fails them after a grace period.
 
 A worker that meets a kind it does not know puts a gate before it: tasks of that kind step aside to
 where only those look who serve it. A rolling deploy passes unnoticed, and a kind that nobody serves

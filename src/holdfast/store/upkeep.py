@@ -1,4 +1,4 @@
-"""What keeps the tables small and the counts right; run by whichever worker has maintenance."""
+"""Maintenance of the tables: retention, pruning, counts."""
 
 import time
 from collections.abc import Awaitable, Callable

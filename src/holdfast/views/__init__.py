@@ -1,1 +1,1 @@
-"""TODO."""
+"""Reads tasks and figures for people and metrics. It writes samples and counts, never tasks."""

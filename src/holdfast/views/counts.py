@@ -1,4 +1,4 @@
-"""Counts of what is too many to count for whoever asks: taken now and then, shown with their time."""
+"""Samples counts that are too expensive to compute for every reader."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""What the board shows, read for whoever looks: what ended when, what is usual, what is new."""
+"""Data for the dashboard: what ended when, usual rates, new failures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

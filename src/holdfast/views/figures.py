@@ -1,4 +1,4 @@
-"""The figures of the whole database, for those who watch it: read once, by whoever serves them."""
+"""The figures of the whole database for metrics."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Reading for people: lists of tasks, queues, workers, and why a task waits. Nothing here writes."""
+"""Lists tasks, queues and workers for people."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

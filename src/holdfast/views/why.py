@@ -1,4 +1,4 @@
-"""Why is this task not running? One answer for every face: what stands in its way, the worst first."""
+"""Explains why a task is not running, the most important cause first."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Webhooks: events delivered to endpoints of others, signed, patiently and safely.
+"""Webhooks: signed events delivered to external endpoints.
 
 Built on what the engine gives everybody: kinds, outcomes, limits, groups and plans.
 `docs/explanation/anatomy-of-a-feature.md` shows how it is put together. Receivers need `verify` alone.

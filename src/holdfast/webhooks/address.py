@@ -1,4 +1,4 @@
-"""Where a delivery may go: addresses of the public internet, unless the installation allows others.
+"""Decides which addresses a delivery may use: public ones, unless the installation allows others.
 
 A name is looked up once, every address that it has is looked at, and the connection goes to one of those.
 So a resolver that answers otherwise the second time changes nothing, and a name with one address inside and

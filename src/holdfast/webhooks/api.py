@@ -1,4 +1,4 @@
-"""`app.webhooks`: events handed in, in the caller's transaction, and the handlers that see to them."""
+"""`app.webhooks`: publishes events in the caller's transaction and registers the delivery handlers."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Unpack

@@ -1,4 +1,4 @@
-"""One POST: to an address that was checked, in one deadline, with an answer of bounded size.
+"""Sends one POST to a checked address within one deadline and reads a bounded answer.
 
 No redirect is followed, no proxy of the environment is asked, and nothing but the whole exchange is timed: a
 timeout for each read would let a receiver that sends a byte now and then hold a worker for ever (measured).

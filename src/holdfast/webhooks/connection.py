@@ -1,4 +1,4 @@
-"""One connection to a receiver: a request goes out, an answer of bounded size comes in."""
+"""One HTTP connection to a receiver."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The handler of a delivery: one signed request, and what its answer means."""
+"""The delivery handler: sends one signed request and interprets the answer."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The delivery log: a row for each request, written in groups, there before its delivery is settled."""
+"""Records each delivery request, in groups, before the delivery is settled."""
 
 import asyncio
 from collections.abc import Sequence

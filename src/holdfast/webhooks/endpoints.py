@@ -1,4 +1,4 @@
-"""Endpoints: where events go, what they are signed with, and how each of them fares."""
+"""Webhook endpoints: URLs, signing keys, and their health."""
 
 import base64
 import secrets

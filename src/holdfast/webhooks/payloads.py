@@ -1,4 +1,4 @@
-"""The names that tasks of webhooks have in the database, and what their payloads look like."""
+"""Kinds, queues and payloads of webhook tasks."""
 
 import json
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Publishing: an event becomes a task in the caller's transaction, and that task becomes deliveries."""
+"""Publishes an event as a task in the caller's transaction and fans it out to deliveries."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Sending again: what failed goes through plans like every dead letter, what did not is delivered anew."""
+"""Resends deliveries: failed ones through plans, successful ones as new deliveries."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

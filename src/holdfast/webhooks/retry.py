@@ -1,4 +1,4 @@
-"""When a delivery is tried again: three times within seconds, then for a day and more; pure."""
+"""Computes when a failed delivery is retried."""
 
 import random
 from datetime import datetime

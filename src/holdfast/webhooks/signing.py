@@ -1,4 +1,4 @@
-"""Signatures: how a delivery proves where it comes from, and how a receiver sees that it does.
+"""Signs deliveries and verifies signatures for receivers.
 
 Standard Webhooks 1.0: `id.timestamp.body` under HMAC-SHA256, one signature for each key that is in use while
 keys change. Beside it stands a plain HMAC-SHA256 of the body alone, for receivers that know nothing else:

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The worker: a supervisor process, its executor processes, and what they share."""

@@ -1,4 +1,4 @@
-"""Work done beside everything else; what it raises is a defect of ours, and is told."""
+"""Runs background coroutines and reports what they raise."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

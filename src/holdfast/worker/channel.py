@@ -1,4 +1,4 @@
-"""What a supervisor and its executors say to each other: one JSON object a line, over a socket pair."""
+"""Messages between the supervisor and its executors: JSON lines over a socket pair."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The flight record: which tasks an executor has started and not yet settled, in memory that outlives it.
+"""The flight record: tasks that an executor has started, in memory that survives its death.
 
 Each entry holds a task's id, its fence, the moment by which its handler must have ended (CLOCK_MONOTONIC,
 which all processes of a machine share) and how it runs. An entry is *running* from before the handler starts,

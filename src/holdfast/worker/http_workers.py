@@ -1,4 +1,4 @@
-"""Workers in other languages: they enter, claim, beat and report in calls of one transaction each.
+"""Workers that speak HTTP: each call is one transaction.
 
 They have what a worker of ours has: a lease, fences, limits, the same rules for every outcome. Nothing of it
 is in memory here, so that any process may take the next call, and one that dies takes nothing along.

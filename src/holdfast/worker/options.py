@@ -1,4 +1,4 @@
-"""How a worker is to run: what the command line, the settings and the app's author decided."""
+"""The options of a worker, from the command line, the settings and the app."""
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Outcomes that no handler returns: of handlers that ran too long, were cancelled, or ended their process."""
+"""Outcomes that no handler returns: timed out, cancelled, process ended."""
 
 from holdfast.core.failure import Failure, FailureClass
 from holdfast.core.outcome import Failed, WorkerLost

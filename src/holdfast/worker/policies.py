@@ -1,4 +1,4 @@
-"""How each kind is judged in one executor: by its handler's options, else by the worker's."""
+"""Chooses the retry policy of each kind: its handler's options, else the worker's."""
 
 from collections.abc import Collection
 from dataclasses import replace

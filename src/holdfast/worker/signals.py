@@ -1,4 +1,4 @@
-"""What a process of the tree owes to the one above it."""
+"""Signal handling, and ending with the parent process."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""What an exception says of itself, and its stack: whatever it is, in a bounded time.
+"""Formats exceptions and their stacks in a bounded time.
 
 The text of an exception is the user's code, and its chain and groups may be of any size. Of pydantic's errors
 the values are left out: it shortens them, so that a secret among them could not be found.

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Entry points of the processes that a worker starts."""

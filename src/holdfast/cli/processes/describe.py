@@ -1,4 +1,4 @@
-"""Loads an app in a process of its own and tells what the supervisor must know of it.
+"""Loads an app in a separate process and reports what the supervisor needs to know about it.
 
     python -m holdfast.cli.processes.describe MODULE:NAME PARENT
 

@@ -1,4 +1,4 @@
-"""The audit: filtered, paged, exported, proven, pruned."""
+"""Routes of the audit: list, export, verify, prune."""
 
 import asyncio
 from collections.abc import AsyncIterator

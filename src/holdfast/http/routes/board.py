@@ -1,4 +1,4 @@
-"""How things stand: queues, kinds, workers, limits, schedules, and all of it in one answer."""
+"""Routes of queues, kinds, workers, limits and schedules."""
 
 from datetime import datetime
 from typing import Annotated

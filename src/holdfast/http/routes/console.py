@@ -1,4 +1,4 @@
-"""The console: pages that were built into the package, served under /ops."""
+"""Serves the console's built pages under /ops."""
 
 import re
 from functools import cache

@@ -1,4 +1,4 @@
-"""Dead letters: listed, counted, previewed, and redriven a few hundred at a time; more is a plan."""
+"""Routes of dead letters: list, count, preview, and redrive up to a few hundred."""
 
 from collections.abc import Mapping
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""The OpenAPI document of the API, for whoever may use it."""
+"""Serves the OpenAPI document to authenticated callers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Groups: failures with one cause, and what people say of it."""
+"""Routes of failure groups."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""Whether the API is there, and whether it can work; for whoever asks."""
+"""Liveness and readiness checks."""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse

@@ -1,4 +1,4 @@
-"""Live updates: one look at the database for all who watch, as server-sent events."""
+"""Live updates as server-sent events, read from the database once for all clients."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The figures of the database in the words of Prometheus: here, once, and not by every worker."""
+"""The database's figures in Prometheus format, exposed once per installation."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

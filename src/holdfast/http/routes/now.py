@@ -1,4 +1,4 @@
-"""Now: whether all is well, what is not, and what changed; and what `holdfast doctor` finds."""
+"""The current status, recent changes, and the findings of `holdfast doctor`."""
 
 import asyncio
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""Plans: made of what a filter finds, approved, started, watched, paused, aborted."""
+"""Routes of plans: create, approve, start, follow, pause, abort."""
 
 from dataclasses import asdict
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""Sessions for browsers: begun with a token, kept in a cookie that no script and no other site can use."""
+"""Browser sessions: created with a token, kept in a strict cookie."""
 
 from datetime import datetime
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Tasks: found, shown, enqueued, and operated one by one."""
+"""Routes of tasks: list, show, enqueue, and operations on one task."""
 
 import json
 from datetime import timedelta

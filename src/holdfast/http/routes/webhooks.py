@@ -1,4 +1,4 @@
-"""Webhooks: endpoints, the log of their deliveries, and sending again."""
+"""Routes of webhooks: endpoints, the delivery log, and resending."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""Workers in other languages: enter, claim, beat, report, leave (docs/how-to/outside-workers.md)."""
+"""Routes for HTTP workers: register, claim, heartbeat, report, leave."""
 
 import json
 from datetime import datetime

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The executor process: claims tasks, runs handlers, settles their outcomes."""

@@ -1,4 +1,4 @@
-"""What an executor has claimed and not started: what needs slots of limits first, then the rest in order."""
+"""Holds claimed tasks that have not started, those with permits first."""
 
 import time
 from collections import deque

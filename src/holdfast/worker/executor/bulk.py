@@ -1,4 +1,4 @@
-"""One call of a bulk handler: many tasks in, one outcome each; where it fails, its culprits are searched for.
+"""Runs one call of a bulk handler; if it fails, finds the items that made it fail.
 
 Only the items of the call at work are in the flight record: if the process dies, those alone are suspects.
 """

@@ -1,4 +1,4 @@
-"""What an operator asked this executor to stop: looked up once a second while something runs for a while."""
+"""Checks once a second whether an operator asked to cancel running tasks."""
 
 import psycopg
 

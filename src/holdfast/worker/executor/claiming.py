@@ -1,4 +1,4 @@
-"""What comes into an executor: claims on a connection of their own, and what it may hold unawares.
+"""Claims tasks on a dedicated connection, and reconciles after lost connections.
 
 A claim whose answer was lost may have committed, before or after anyone looks. So after every lost
 connection the executor asks several times for what the database thinks it holds, and gives back the

@@ -1,4 +1,4 @@
-"""Finds which items of a failed call make it fail, by calling parts of it again.
+"""Finds the items that make a bulk call fail, by calling subsets again.
 
 A group that failed is halved. If its first half passes, the culprit is in the second half, which need not
 be called as a whole again. If it fails, nothing is known of the second half, and it goes back to the rest.

@@ -1,4 +1,4 @@
-"""An executor: claims for its free slots, runs handlers, settles in groups; the supervisor gives orders.
+"""The executor: claims for its free slots, runs handlers, settles in groups, obeys its supervisor.
 
 It holds no lease of its own making: it registers, its supervisor renews. It ignores signals, because
 those are sent to whole groups of processes and only the supervisor knows what to do with them.

@@ -1,4 +1,4 @@
-"""`task.finish(…)`: a handler's own rows and the end of its task, in one commit under the fence.
+"""`task.finish(…)`: commits a handler's own rows together with the end of its task.
 
 The fenced statement is the last one before the commit, so that no lock of ours lasts through user code.
 If it finds the task gone, everything is rolled back. If the commit's answer is lost, the task is marked

@@ -1,4 +1,4 @@
-"""Runs one task in a process of its own: a server that has loaded the app forks for each.
+"""Runs single tasks in forked processes of a server that has loaded the app.
 
 The executor starts the server by exec when it is first needed. Each run has a socket of its own, whose
 other end the server passes to the child: the claim goes in, the outcome comes out, and its end without

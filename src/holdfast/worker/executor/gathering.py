@@ -1,4 +1,4 @@
-"""Claims of bulk kinds, gathered until a call is full or the first of them has waited long enough."""
+"""Gathers claims of bulk kinds until a call is full or has waited long enough."""
 
 import time
 from collections.abc import Callable, Sequence

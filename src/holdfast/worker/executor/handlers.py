@@ -1,4 +1,4 @@
-"""Calls a handler and turns whatever comes of it into an outcome; nothing escapes from here."""
+"""Calls a handler and turns its result or exception into an outcome."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""How much to claim, and how long to wait when there was nothing.
+"""Decides how many tasks to claim and how long to wait after an empty claim.
 
 At most 50 ms of work is claimed ahead of the slots, by the recent mean; so short tasks come in large
 groups, and a long one never waits behind another.

@@ -1,4 +1,4 @@
-"""How long one executor serves before another takes its place."""
+"""Decides when an executor has served long enough and is replaced."""
 
 import time
 

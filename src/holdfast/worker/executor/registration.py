@@ -1,4 +1,4 @@
-"""How an executor enters: its row, with a lease and what it serves; its supervisor renews from then on."""
+"""Registers an executor's row with its lease, queues and kinds."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""One handler at work, and what its end means."""
+"""One running handler and its outcome."""
 
 import asyncio
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The handlers that are running in an executor: started in slots, stopped when their time is over."""
+"""Starts handlers in slots and stops them at their deadlines."""
 
 import asyncio
 import contextvars

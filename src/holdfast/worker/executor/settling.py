@@ -1,4 +1,4 @@
-"""Verdicts on their way to the database: gathered for a few milliseconds, written in groups, never lost.
+"""Collects verdicts for a few milliseconds and writes them in groups; none is lost.
 
 One group is written at a time; what ends meanwhile is the next group. When the answer to a group is
 lost it is settled again, and history and attempts tell what had landed.

@@ -1,4 +1,4 @@
-"""What starts next in an executor: from its hand into free slots, unless its time has passed."""
+"""Starts buffered tasks in free slots, unless they have expired."""
 
 import asyncio
 import time

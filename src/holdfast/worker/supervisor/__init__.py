@@ -1,1 +1,1 @@
-"""TODO."""
+"""The supervisor process: starts executors and keeps their leases. It runs no user code."""

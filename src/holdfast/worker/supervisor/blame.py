@@ -1,4 +1,4 @@
-"""What becomes of a dead executor's tasks: given back at once, by what its flight record tells."""
+"""Takes back a dead executor's tasks and decides which of them are to blame for its death."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Detects steps of the database's clock, and applies the corrections of store/steps."""
+"""Detects that the database's clock was set, and applies the corrections of store/clock_steps."""
 
 import time
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""One executor as its supervisor sees it: a process, a wire, a flight record, a lease."""
+"""An executor process as its supervisor sees it: channel, flight record, lease."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The leases of all executors of one worker, renewed in one statement."""
+"""Renews the leases of all executors of one worker in one statement."""
 
 import asyncio
 import time

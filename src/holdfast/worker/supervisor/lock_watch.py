@@ -1,4 +1,4 @@
-"""Names the session whose lock holds up a worker's statements: one log line when it does, one when it ends.
+"""Logs which session's lock delays a worker's statements.
 
 Connections report that a statement is delayed, those of executors over the wire. Then the server is asked
 once a second whether a lock is why, until nothing of this worker waits and the named transactions have ended.

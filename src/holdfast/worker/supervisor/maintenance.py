@@ -1,4 +1,4 @@
-"""The chores of the whole installation, done by whichever supervisor holds the maintenance lease.
+"""Runs the installation's maintenance while this supervisor holds the maintenance lease.
 
 It is a row with an end, like a worker's lease. A supervisor that did not get it knows when it ends
 and asks again then, so that a dead holder is followed within moments.

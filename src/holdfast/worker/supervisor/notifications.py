@@ -1,4 +1,4 @@
-"""Wake-up hints: a connection that listens, where there is one that can. Polling stays the truth."""
+"""Listens for notifications that wake idle executors; polling finds the work without them."""
 
 import asyncio
 import time

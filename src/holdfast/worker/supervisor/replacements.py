@@ -1,4 +1,4 @@
-"""Keeps the number of executors of a worker: starts what is missing, and replaces worn executors.
+"""Keeps the number of executors: starts missing ones and replaces those that served long enough.
 
 One rule decides, after every event and at every tick. Each executor that is not worn holds one of the
 worker's places until it ends. Whenever a place is free, an executor is started in it. A worn executor goes

@@ -1,4 +1,4 @@
-"""The supervisor: starts executors, keeps their leases, buries the dead and gives back what they held.
+"""The supervisor: starts and replaces executors, and takes back what dead ones held.
 
 It imports no user code, so nothing that a handler does can keep it from renewing. Every executor has a
 lease of its own, all renewed in one statement. If renewing is impossible the handlers are stopped

@@ -22,8 +22,8 @@ from holdfast.worker.supervisor.lock_watch import LockWatch
 from tests.cluster import QUICK, postgres
 from tests.locks.scene import Scene
 from tests.locks.worker import DEADLINE
-from tests.runtime.test_maintenance import Keeper, silent_worker
 from tests.tree import Tree, until, until_true
+from tests.worker.test_maintenance import Keeper, silent_worker
 from tests.world import World
 
 NAME = "holdfast test claims"

@@ -1,1 +1,0 @@
-"""Makes tasks happen: a supervisor, its executors, leases, maintenance."""
