@@ -92,13 +92,16 @@ async def api(world: World) -> AsyncIterator[Api]:
 
 @asynccontextmanager
 async def serving(
-    world: World, url: str
+    world: World, url: str, app: str = APP, **environment: str
 ) -> AsyncIterator[tuple[httpx.AsyncClient, "subprocess.Popen[bytes]"]]:
     """An API that runs as a process of its own, and a client of it."""
     token = await Tokens(Settings(database_url=url), by="test").create(world.conn, "ada", Role.ADMIN, None)
     headers = {"Authorization": f"Bearer {token.token}"}
     async with (
-        api_process(url, APP, environment={"HOLDFAST_TEST_RECORD": "/dev/null"}) as (address, process),
+        api_process(url, app, environment={"HOLDFAST_TEST_RECORD": "/dev/null"} | environment) as (
+            address,
+            process,
+        ),
         httpx.AsyncClient(base_url=address, headers=headers) as client,
     ):
         yield client, process

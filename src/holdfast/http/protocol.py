@@ -35,7 +35,7 @@ class Phase(StrEnum):
     UNREAD = "unread"
 
 
-_SECONDS = {Phase.IDLE: HEADERS_SECONDS, Phase.HEADERS: HEADERS_SECONDS, Phase.BODY: BODY_SECONDS}
+PHASE_SECONDS = {Phase.IDLE: HEADERS_SECONDS, Phase.HEADERS: HEADERS_SECONDS, Phase.BODY: BODY_SECONDS}
 
 
 Table: TypeAlias = "OrderedDict[LimitedProtocol, None]"
@@ -105,7 +105,7 @@ class LimitedProtocol(H11Protocol):
             self._unsent = unsent
             return now - self._sent_at > SEND_SECONDS
         self._unsent = 0
-        seconds = _SECONDS.get(self.phase)
+        seconds = PHASE_SECONDS.get(self.phase)
         return seconds is not None and now - self.since > seconds
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
