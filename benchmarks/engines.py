@@ -20,7 +20,7 @@ from uuid_utils import uuid7
 
 from holdfast.db.connect import PINNED
 from holdfast.db.migrate import migrate_up
-from holdfast.db.statements import load
+from holdfast.db.statements import load_all
 from holdfast.store.floor import Floor, Snapshot, Sweep
 
 KINDS = 10
@@ -33,6 +33,9 @@ class Taken:
     ids: str
     fences: str
     count: int
+
+
+STATEMENTS = ("store/enqueue.sql", "store/claim.sql", "store/settle.sql", "store/workers.sql")
 
 
 class Engine(Protocol):
@@ -127,7 +130,7 @@ class Ours:
         self, conn: Connection[TupleRow], queue: str, payload: str, schema: str = "holdfast"
     ) -> None:
         self._cursor = conn.cursor(binary=True)
-        self._sql = load("store/tasks.sql", schema)
+        self._sql = load_all(STATEMENTS, schema)
         self._queue, self._payload = queue, payload
         self._worker = str(uuid4())
         self._floor = Floor([queue])

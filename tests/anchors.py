@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-_STATEMENT = re.compile(r"^-- (?:name|piece): (\w+)\n", re.MULTILINE)
+_STATEMENT = re.compile(r"^-- (?:name|shared): (\w+)\n", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

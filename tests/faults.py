@@ -91,7 +91,7 @@ FAULTS = (
             "else t.run_at + make_interval(secs => g.after_seconds) end",
         ),
         "resume-below-the-floor": Fault(
-            "tasks.sql:resume", "mark_reason = null, run_at = {due_from}", "mark_reason = null"
+            "operate.sql:resume", "mark_reason = null, run_at = {due_from}", "mark_reason = null"
         ),
         "lost-worker-renews": Fault(
             "renew",
@@ -104,7 +104,7 @@ FAULTS = (
             "    from facts d\n    where t.id = d.id and t.mark is null",
         ),
         "pause-forgets-waiting": Fault(
-            "tasks.sql:pause",
+            "operate.sql:pause",
             "where t.mark is null and t.id in (select id from dropped union all select id from stepped_out)",
             "where t.mark is null and t.id in (select id from dropped)",
         ),
@@ -303,7 +303,9 @@ FAULTS = (
         "log-reader-stops-the-worker": Fault(
             "LogLines.__init__", "if not stat.S_ISREG(os.fstat(descriptor).st_mode):", "if False:"
         ),
-        "torn-flight": Fault("worker.flight_record", 'struct.Struct("<16sdqq")', 'struct.Struct("<16sdqq8x")'),
+        "torn-flight": Fault(
+            "worker.flight_record", 'struct.Struct("<16sdqq")', 'struct.Struct("<16sdqq8x")'
+        ),
         "outcome-taken-as-it-is": Fault(
             "handlers.outcome_of",
             "        return _as_declared(handler, answer)\n",

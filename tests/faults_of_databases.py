@@ -3,8 +3,6 @@
 
 from tests.fault import Fault
 
-SQL = "store/tasks.sql"
-
 DATABASES = {
     "options-of-the-address-dropped": Fault(
         "connect.options_for", "for part in (theirs, *ours) if part", "for part in ours if part"

@@ -63,9 +63,9 @@ HTTP = {
         "identity.present", "if len(hosts) != 1 or LOOPBACK.fullmatch(hosts[0]) is None:", "if False:"
     ),
     "rare-ones-searched-for": Fault(
-        "pieces.sql",
-        "        limit %(look)s\n\n-- piece: marked_looked_at",
-        "\n-- piece: marked_looked_at",
+        "dead_looked_at",
+        "        limit %(look)s\n",
+        "\n",
     ),
     "partial-unsaid": Fault("Browser.tasks", "Found(items, edge[0], partial=True)", "Found(items, edge[0])"),
     "watchers-hold-it-up": Fault("_Server.shutdown", "        self._live.end()\n", ""),

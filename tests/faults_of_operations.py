@@ -38,7 +38,7 @@ OPERATIONS = {
     "approval-not-asked-for": Fault("start", "and (not p.needs_approval or p.approved_by is not null)\n", "\n"),
     "flush-alone": Fault("Plans._approval_above", 'return -1 if action == "forget" else', "return"),
     "expired-plans-start": Fault("start", "and p.state = 'frozen' and p.expires_at > now() and (not p.needs_approval", "and p.state = 'frozen' and (not p.needs_approval"),
-    "item-redriven-twice": Fault("pieces.sql:next_items", "p.state = 'running' and p.next_place = %(place)s\n    for update\n", "p.state = 'running'\n"),
+    "item-redriven-twice": Fault("plan_items.sql:next_items", "p.state = 'running' and p.next_place = %(place)s\n    for update\n", "p.state = 'running'\n"),
     "two-starts": Fault("start", "where p.id = %(plan)s::uuid and p.state = 'frozen' and p.expires_at > now() and (not p.needs_approval", "where p.id = %(plan)s::uuid and p.expires_at > now() and (not p.needs_approval"),
     "told-and-not-done": Fault("Operator._surely", "            await self._require(conn, task_id, move)\n        raise await self.obstacle(conn, task_id)", "            await self._require(conn, task_id, move)\n            return"),
     "drivers-in-silence": Fault("executor._run", "    app.listener = both(told, Counted(counts)) if options.counted else told\n", ""),

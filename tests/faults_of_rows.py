@@ -73,7 +73,7 @@ ROWS = {
         "            case (False, False) if row is None:\n                how = ",
     ),
     "resume-adds-a-second-row": Fault(
-        "tasks.sql:resume",
+        "operate.sql:resume",
         "        and (\n            {has_row}\n        ) is not true\n    returning",
         "    returning",
     ),

@@ -1,4 +1,4 @@
-"""The states of a task and the one table of moves between them; `store/tasks.sql` writes them.
+"""The states of a task and the one table of moves between them; the `.sql` files of `store/` write them.
 
              claim                 complete
     queued ─────────▶ running ─────────────────▶ completed

@@ -17,7 +17,20 @@ from holdfast.db.statements import PACKAGE, in_schema, load
 
 _FILE = re.compile(r"^(\d{4})_(\w+)\.up\.sql$")
 # Files with functions; a feature brings its own.
-_FUNCTION_FILES = ("store/bounds.sql", "store/tasks.sql", "store/audit.sql", "webhooks/webhooks.sql")
+_FUNCTION_FILES = (
+    "store/bounds.sql",
+    "store/enqueue.sql",
+    "store/keys.sql",
+    "store/followups.sql",
+    "store/settle.sql",
+    "store/line.sql",
+    "store/permits.sql",
+    "store/claim.sql",
+    "store/claim_waiting.sql",
+    "db/partitions.sql",
+    "store/audit.sql",
+    "webhooks/webhooks.sql",
+)
 # Two runners wait for each other until one commits. Nobody but the owner can hold the lock of the table; any
 # login can hold the other one, which is only for the first run of all.
 _LOCK = "lock table holdfast.migrations in share row exclusive mode"

@@ -2,7 +2,7 @@
 
 Measured: with one reader open, `create table … partition of`, `drop` and plain `detach` stop every
 settle for seconds, because they want the parent for themselves. So a partition is created apart and
-attached (`make_partition` in tasks.sql, which tries for its locks for 100 ms), and detached
+attached (`make_partition` in partitions.sql, which tries for its locks for 100 ms), and detached
 concurrently, which waits for readers and holds up nobody. There is no default partition: PostgreSQL
 refuses to detach concurrently beside one. A settle that finds no partition for its day makes it and
 goes on (store/settle.py).

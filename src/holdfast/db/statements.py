@@ -1,17 +1,18 @@
 """Loads named statements from the `.sql` files of the package.
 
-What several statements have in common stands once, in `pieces.sql`, and is put in where they say `{name}`.
+A statement begins with `-- name: NAME`. Text that several statements share begins with `-- shared: NAME` and
+replaces `{NAME}`: in its own file, or, if it stands in `store/shared.sql`, in all files.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import LiteralString
 
 PACKAGE = "holdfast"
-_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
-_PIECE = re.compile(r"^-- piece: (\w+)\n", re.MULTILINE)
+SHARED = "store/shared.sql"
+_PART = re.compile(r"^-- (name|shared): (\w+)\n", re.MULTILINE)
 # After a comma that is followed by whole literals only, and so does not stand in one.
 _BLANK = re.compile(r", (?=[^']*(?:'[^']*'[^']*)*$)")
 _SCHEMA = re.compile(r"\bholdfast(?=\.)|(?<=\bschema )holdfast\b")
@@ -19,27 +20,39 @@ _SCHEMA = re.compile(r"\bholdfast(?=\.)|(?<=\bschema )holdfast\b")
 
 @cache
 def load(file: str, schema: str = "holdfast") -> Mapping[str, LiteralString]:
-    """The statements of a file of the package by name, written for one schema: `load("store/tasks.sql")`."""
+    """The statements of a file of the package by name, written for one schema: `load("store/claim.sql")`."""
     return parse(_read(file), schema)
+
+
+def load_all(paths: Sequence[str], schema: str) -> Mapping[str, LiteralString]:
+    """The statements of several files."""
+    return {name: text for path in paths for name, text in load(path, schema).items()}
 
 
 def parse(text: str, schema: str) -> Mapping[str, LiteralString]:
     """The statements of a text by name, written for one schema."""
-    for name, piece in _named(_PIECE, _read("store/pieces.sql")).items():
-        text = text.replace(f"{{{name}}}", piece.strip())
-    named = _named(_NAME, text)
-    return {name: in_schema(_as_sent(name, body), schema) for name, body in named.items()}
+    own = _parts(text)
+    # Shared text of a file may contain that of all files.
+    shared = {**own["shared"], **_parts(_read(SHARED))["shared"]}
+    statements = {}
+    for name, body in own["name"].items():
+        for piece, replacement in shared.items():
+            body = body.replace(f"{{{piece}}}", replacement.strip())
+        statements[name] = in_schema(_as_sent(name, body), schema)
+    return statements
 
 
 def _read(file: str) -> str:
     return (files(PACKAGE) / file).read_text(encoding="utf-8")
 
 
-def _named(mark: re.Pattern[str], text: str) -> dict[str, str]:
-    parts = mark.split(text)[1:]
-    named = dict(zip(parts[::2], parts[1::2], strict=True))
-    assert len(named) == len(parts) // 2, "a name is given twice"
-    return named
+def _parts(text: str) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {"name": {}, "shared": {}}
+    parts = _PART.split(text)[1:]
+    for part, name, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        assert name not in found[part], f"{name} is given twice"
+        found[part][name] = body
+    return found
 
 
 def _as_sent(name: str, body: str) -> str:

@@ -1,6 +1,16 @@
 -- Pages and counts of the audit, and what `holdfast audit verify` compares. What writes it stands in audit.sql.
 
 
+-- shared: entries_looked_at
+-- The newest entries, or those of a task or a batch; so many at most, where that is asked for.
+select a.* from holdfast.audit_log a
+    where (%(batch)s::uuid is null or a.batch_id = %(batch)s::uuid)
+        and (%(task)s::uuid is null or a.task_id = %(task)s::uuid)
+        and (%(before_chunk)s::bigint is null or (a.chunk, a.place) < (%(before_chunk)s::bigint, %(before_place)s::integer))
+    order by a.chunk desc, a.place desc
+    limit %(look)s
+
+
 -- name: entries
 -- A page of entries, the newest first.
 select

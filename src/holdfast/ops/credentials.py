@@ -36,7 +36,7 @@ class Credentials:
     """The credentials of one installation."""
 
     def __init__(self, settings: Settings) -> None:
-        self._sql = load("store/access.sql", settings.schema_name)
+        self._sql = load("ops/access.sql", settings.schema_name)
 
     async def good(self, conn: Conn, presented: Collection[Credential]) -> dict[Credential, Bearer]:
         """Those that are good now, and whose they are."""

@@ -16,7 +16,7 @@ from holdfast.core.state import Move, after
 from holdfast.core.stored_json import read_json
 from holdfast.core.task import TaskView, is_id
 from holdfast.db.connect import Conn
-from holdfast.db.statements import load
+from holdfast.db.statements import load, load_all
 from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.operate import Operator
 from holdfast.views.counts import EXACT_MAX, Samples
@@ -128,7 +128,7 @@ class DeadLetters:
         self, settings: Settings, listen: Listener = silent, *, by: str, handlers: Handlers | None = None
     ) -> None:
         self._sql = load("store/failures.sql", settings.schema_name)
-        self._tasks = load("store/tasks.sql", settings.schema_name)
+        self._tasks = load_all(["store/line.sql", "store/operate.sql"], settings.schema_name)
         self._samples = Samples(settings)
         self._audit = AuditWriter(settings, listen)
         self._operator = Operator(settings, listen, by=by)

@@ -17,7 +17,7 @@ from holdfast.core.handler import Handler, Handlers, Task
 from holdfast.core.outcome import Snooze
 from holdfast.core.task import RESERVED_QUEUE
 from holdfast.db.connect import OWN_PATH, Conn, connect
-from holdfast.db.statements import load
+from holdfast.db.statements import load, load_all
 from holdfast.ops.plan_guards import Guards
 from holdfast.ops.plans import Plans
 from holdfast.store.audit import Author
@@ -72,7 +72,7 @@ class Driver:
 
     def __init__(self, settings: Settings, handlers: Handlers, listen: Listener = silent) -> None:
         self._sql = load("ops/plans.sql", settings.schema_name)
-        self._tasks = load("store/tasks.sql", settings.schema_name)
+        self._tasks = load_all(["store/line.sql", "store/plan_items.sql"], settings.schema_name)
         self._plans = Plans(settings, listen, by=BY)
         self._guards = Guards(settings, handlers)
 

@@ -1,5 +1,5 @@
 -- Plans: a frozen set of dead letters, and how far an operator's wish has come with it.
--- What they do to tasks is in tasks.sql (redrive_items, forget_items).
+-- What they do to tasks is in store/plan_items.sql.
 
 -- name: freeze
 -- Makes a plan of everything that the filter finds and nothing forbids. The first of a canary are spread

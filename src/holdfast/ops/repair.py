@@ -16,7 +16,7 @@ class Repair:
     """The repairs of one person."""
 
     def __init__(self, settings: Settings, listen: Listener = silent, *, by: str) -> None:
-        self._sql = load("store/tasks.sql", settings.schema_name)
+        self._sql = load("store/repair.sql", settings.schema_name)
         self._looks = load("ops/doctor.sql", settings.schema_name)
         self._doctor = Doctor(settings)
         self._audit = AuditWriter(settings, listen)

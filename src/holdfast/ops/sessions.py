@@ -37,7 +37,7 @@ class Sessions:
     """The sessions of one installation."""
 
     def __init__(self, settings: Settings) -> None:
-        self._sql = load("store/access.sql", settings.schema_name)
+        self._sql = load("ops/access.sql", settings.schema_name)
         self._audit = AuditWriter(settings)
 
     async def begin(self, conn: Conn, bearer: Bearer) -> NewSession:

@@ -92,7 +92,7 @@ class Tokens:
     """The tokens of one installation."""
 
     def __init__(self, settings: Settings, *, by: str = "") -> None:
-        self._sql = load("store/access.sql", settings.schema_name)
+        self._sql = load("ops/access.sql", settings.schema_name)
         self._audit = AuditWriter(settings)
         self._by = by
 

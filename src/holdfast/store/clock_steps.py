@@ -13,12 +13,11 @@ class Steps:
 
     def __init__(self, settings: Settings) -> None:
         self._sql = load("store/clock_steps.sql", settings.schema_name)
-        self._tasks = load("store/tasks.sql", settings.schema_name)
 
     async def adjust_leases(self, conn: Conn, lease_seconds: float, forward_seconds: float = 0.0) -> None:
         """Restart leases that a step of the clock ended early or prolonged."""
         values = {"forward": forward_seconds, "lease": lease_seconds}
-        await conn.execute(self._tasks["adjust_leases"], values)
+        await conn.execute(self._sql["adjust_leases"], values)
 
     async def begin_ramps(self, conn: Conn) -> None:
         """After a step forward: restart the ramps of running plans, whose allowance grows with time."""
@@ -31,7 +30,7 @@ class Steps:
     async def keep_due(self, conn: Conn, step: Step, limit: int = STILL_DUE_LIMIT) -> int:
         """After a step back: tasks that were due stay due; return how many were moved to now."""
         values = {"before": step.before, "after": step.after, "limit": limit}
-        row = await (await conn.execute(self._tasks["still_due"], values)).fetchone()
+        row = await (await conn.execute(self._sql["still_due"], values)).fetchone()
         assert row is not None, "a count always answers"
         moved: int = row[0]
         return moved

@@ -72,3 +72,50 @@ update holdfast.plans p
 set ramp_from = clock_timestamp(), ramp_sent = 0
 where p.state = 'running' and p.ramp_from is not null
 returning p.id;
+
+
+-- name: still_due
+-- After the clock was set back: tasks that were due stay due, and retries keep at most their original delay. Tasks that
+-- were enqueued since then keep their time. Returns how many were moved.
+with ahead as materialized (
+    select r.ctid as place, t.last_attempt_at
+    from holdfast.ready r
+    cross join lateral (select c.enqueued_at, c.last_attempt_at from holdfast.tasks c where c.id = r.id offset 0) t
+    where r.run_at > now() and r.run_at <= %(before)s::timestamptz + interval '1 hour'
+        and (
+            t.last_attempt_at > now()
+            or r.run_at <= %(before)s::timestamptz and (t.enqueued_at > now() or t.enqueued_at < %(after)s::timestamptz)
+        )
+    order by r.run_at
+    limit %(limit)s
+    for update of r skip locked
+), taken as (
+    delete from holdfast.ready r
+    using ahead a
+    where r.ctid = a.place
+    returning r.id
+), changed as (
+    update holdfast.tasks t
+    set run_at = clock_timestamp() + case when t.run_at <= %(before)s::timestamptz then interval '0' else t.run_at - t.last_attempt_at end
+    from taken k
+    where t.id = k.id
+    returning t.id, t.run_at, t.timeout_seconds, t.priority, t.queue, t.kind, t.bucket, t.position
+), back as (
+    insert into holdfast.ready (run_at, id, timeout_seconds, priority, queue, kind, bucket, position)
+    select c.run_at, c.id, c.timeout_seconds, c.priority, c.queue, c.kind, c.bucket, c.position
+    from changed c
+)
+select (select count(*) from changed), (select count(holdfast.hint(q.queue)::text) from (select distinct c.queue from changed c) q);
+
+
+-- name: adjust_leases
+-- After a step of the clock: restart leases that the step ended, and those that last longer than lease_seconds. Live workers
+-- renew; dead ones are declared lost one lease later.
+update holdfast.workers w
+set lease_expires_at = now() + make_interval(secs => coalesce(w.lease_seconds, %(lease)s))
+where w.lost_at is null
+    and (
+        w.lease_expires_at <= now() and w.lease_expires_at > now() - make_interval(secs => %(forward)s::double precision)
+        or w.lease_expires_at > now() + make_interval(secs => w.lease_seconds + 1)
+    )
+returning w.id::text;

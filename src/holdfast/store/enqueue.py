@@ -13,7 +13,7 @@ from holdfast.core.errors import SQLSTATES, SchemaError
 from holdfast.core.events import Listener, TasksEnqueued, silent
 from holdfast.core.task import KEY_WINDOW_SECONDS, Enqueued, Moment, NewTask
 from holdfast.db.bridges import AsyncBridge, Rows, SyncBridge
-from holdfast.db.statements import load
+from holdfast.db.statements import load_all
 
 # The schema is not there, or it is and the function is not.
 NO_SUCH_FUNCTION = ("3F000", "42883")
@@ -25,7 +25,7 @@ class Enqueuer:
     def __init__(self, settings: Settings, listen: Listener = silent) -> None:
         self._settings = settings
         self._listen = listen
-        self._sql = load("store/tasks.sql", settings.schema_name)
+        self._sql = load_all(["store/enqueue.sql", "store/followups.sql"], settings.schema_name)
 
     async def enqueue(
         self, bridge: AsyncBridge, tasks: Sequence[NewTask], key_seconds: float = KEY_WINDOW_SECONDS

@@ -1,6 +1,23 @@
 -- Dead letters, found by what people know of them; the groups that they fall into; what they have in common.
 -- Nothing here moves a task.
 
+
+-- shared: dead_looked_at
+-- Dead letters of a state by an index, so many at most where that is asked for: the rest of what is asked may be rare.
+select t.* from holdfast.tasks t
+        where t.mark = s.state
+            and (%(subject)s::text is null or t.subject = %(subject)s)
+            and (%(kind)s::text is null or t.kind = %(kind)s)
+            and (%(trace)s::text is null or t.trace_id = %(trace)s)
+            and (%(fingerprint)s::text is null or t.fingerprint = %(fingerprint)s)
+            and (%(ids)s::uuid[] is null or t.id = any (%(ids)s::uuid[]))
+            and (%(since)s::timestamptz is null or t.marked_at >= %(since)s::timestamptz)
+            and (%(until)s::timestamptz is null or t.marked_at < %(until)s::timestamptz)
+            and {marked_before}
+        order by t.marked_at desc, t.id desc
+        limit %(look)s
+
+
 -- name: dead
 -- A page of dead letters, the newest first; each state in the order of its index.
 select

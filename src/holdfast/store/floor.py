@@ -6,7 +6,7 @@ So a claim starts at its floor: every row below it was taken, as far as its snap
 
 What the snapshot could not see are the rows of transactions that had not committed. Each of them has
 a number (xid) that is at least the snapshot's xmin, and its rows carry a run_at read from the clock
-after it got that number (the two rules at the head of tasks.sql). Every claim that takes something has
+after it got that number (the two rules in `store/__init__.py`). Every claim that takes something has
 a number of its own, given out after the claim began; whatever has a higher number got it later still.
 So the latest claim whose own number lies below today's xmin began at a moment before which no hidden
 row can lie, and the floor never passes it. This needs no rights and no second query, and it covers

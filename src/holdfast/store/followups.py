@@ -12,7 +12,7 @@ class Followups:
     """The follow-ups of one installation."""
 
     def __init__(self, settings: Settings, listen: Listener = silent) -> None:
-        self._sql = load("store/tasks.sql", settings.schema_name)
+        self._sql = load("store/followups.sql", settings.schema_name)
         self._listen = listen
 
     async def release(self, conn: Conn) -> bool:

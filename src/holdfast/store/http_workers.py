@@ -14,7 +14,7 @@ from holdfast.core.errors import Misused, WorkerNotFound
 from holdfast.core.state import Move
 from holdfast.core.task import Claim
 from holdfast.db.connect import Conn
-from holdfast.db.statements import load
+from holdfast.db.statements import load_all
 from holdfast.store.operate import Operator
 from holdfast.store.tasks import TaskStore, as_claims
 
@@ -39,7 +39,7 @@ class OutsideStore:
 
     def __init__(self, store: TaskStore) -> None:
         self._store = store
-        self._sql = load("store/tasks.sql", store.settings.schema_name)
+        self._sql = load_all(["store/http_workers.sql", "store/permits.sql"], store.settings.schema_name)
 
     async def enter(
         self,

@@ -23,7 +23,7 @@ class Answers:
     """The answers of one installation, by the id of the token that asked and the key that it asked with."""
 
     def __init__(self, settings: Settings) -> None:
-        self._sql = load("store/access.sql", settings.schema_name)
+        self._sql = load("store/idempotency.sql", settings.schema_name)
 
     async def before(self, conn: Conn, actor: str, key: str, asked: bytes) -> KeptAnswer | None:
         """What was answered to this key; if nothing was, it is held until the caller commits."""

@@ -46,7 +46,7 @@ class Limits:
 
     def __init__(self, settings: Settings, listen: Listener = silent, *, by: str) -> None:
         self._sql = load("store/limits.sql", settings.schema_name)
-        self._tasks = load("store/tasks.sql", settings.schema_name)
+        self._tasks = load("store/line.sql", settings.schema_name)
         self._audit = AuditWriter(settings, listen)
         self._listen = listen
         self._by = by

@@ -1,4 +1,4 @@
--- Limits as people and code set them; what they do to tasks is in tasks.sql.
+-- Limits as operators and code set them. permits.sql and line.sql apply them to tasks.
 
 -- name: set_limit
 -- A limit that a person set stays when code declares another.

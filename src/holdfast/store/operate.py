@@ -16,7 +16,7 @@ from holdfast.core.failure import DeadReason, FailureClass
 from holdfast.core.state import Move, State, after
 from holdfast.core.task import RESERVED_QUEUE, Counters, ErrorMark, TaskView, is_id
 from holdfast.db.connect import Conn
-from holdfast.db.statements import load
+from holdfast.db.statements import load, load_all
 from holdfast.store.audit import AuditWriter, Author
 
 # A move can lose a race with a claim or a settle; then the task stands elsewhere and is asked again.
@@ -27,6 +27,8 @@ _ACTIONS = {
     Move.REDRIVE: Action.TASK_RETRY,
 }
 
+FILES = ("store/operate.sql", "store/keys.sql", "store/line.sql", "store/permits.sql", "store/workers.sql")
+
 
 class Operator:
     """The moves of a person, or of maintenance in a person's place."""
@@ -34,7 +36,7 @@ class Operator:
     def __init__(
         self, settings: Settings | None = None, listen: Listener = silent, *, by: str = "holdfast"
     ) -> None:
-        self._sql = load("store/tasks.sql", (settings or Settings()).schema_name)
+        self._sql = load_all(FILES, (settings or Settings()).schema_name)
         self._read = load("views/tasks.sql", (settings or Settings()).schema_name)
         self._audit = AuditWriter(settings or Settings(), listen)
         self._listen = listen

@@ -9,13 +9,14 @@ from holdfast.config import Settings
 from holdfast.core.events import Listener, TasksClaimed
 from holdfast.core.task import TIMEOUT_SECONDS, Claim
 from holdfast.db.connect import Conn
-from holdfast.db.statements import load
+from holdfast.db.statements import load_all
 from holdfast.store.slots import Slots
 from holdfast.store.turns import Turns
 
 STIR_LIMIT = 2_000
 # As the generated column buckets.rate_ahead counts on.
 START_SECONDS = 0.05
+FILES = ("store/claim_waiting.sql", "store/line.sql", "store/permits.sql")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,9 @@ class Leasing:
     """What a worker does behind limits; `TaskStore.leasing` is one."""
 
     def __init__(self, settings: Settings, listen: Listener) -> None:
-        self._sql = load("store/tasks.sql", settings.schema_name)
+        self._sql = load_all(
+            ["store/claim_waiting.sql", "store/line.sql", "store/permits.sql"], settings.schema_name
+        )
         self._listen = listen
 
     async def claim_waiting(  # noqa: PLR0913 (what a lease depends on)

@@ -1,5 +1,12 @@
 -- Schedules as code declares them and people pause them; the tasks that they make go through the one door.
 
+
+-- shared: schedule_columns
+-- A schedule as `schedules.ScheduleView` has it.
+s.name, s.kind, s.queue, s.version, s.expression, s.zone, s.payload::text, s.bucket, s.missed, s.most, s.jitter_seconds,
+    s.next_at, s.caught_up_to, s.last_tick_at, s.declared_at, s.paused_at, s.paused_by, s.pause_reason, s.failed_at
+
+
 -- name: declare
 -- The next tick stays as it is, unless the expression or its zone is another now.
 insert into holdfast.schedules as s (

@@ -58,7 +58,7 @@ class Settler:
     def __init__(self, settings: Settings, listen: Listener) -> None:
         self._settings = settings
         self._listen = listen
-        self._sql = load("store/tasks.sql", settings.schema_name)
+        self._sql = load("store/settle.sql", settings.schema_name)
 
     async def settle(self, conn: Conn, settlements: Sequence[Settlement]) -> Settled:
         """Write the verdicts of one holder; late ones are refused, recorded and told."""

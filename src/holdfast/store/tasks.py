@@ -1,4 +1,4 @@
-"""The life of a task in the database: enqueue, claim, settle, take back; `tasks.sql` has the words.
+"""Claims tasks, settles them, and takes back those of lost workers; keeps the rows of workers.
 
 Every method runs on the connection it is given, so that it commits with whatever else is there. What
 an operator does to tasks that nobody holds is in `operate.py`.
@@ -27,7 +27,7 @@ from holdfast.core.step import Step
 from holdfast.core.task import KEY_WINDOW_SECONDS, TIMEOUT_SECONDS, Claim, Enqueued, NewTask
 from holdfast.db.bridges import bridge_async
 from holdfast.db.connect import Conn
-from holdfast.db.statements import load
+from holdfast.db.statements import load_all
 from holdfast.store.enqueue import Enqueuer
 from holdfast.store.floor import Floor, Range, Snapshot
 from holdfast.store.permits import NOTHING_AT_ONCE, AtOnce, Leasing
@@ -56,7 +56,7 @@ class TaskStore:
     def __init__(self, settings: Settings | None = None, listen: Listener = silent) -> None:
         self.settings = settings or Settings()
         self.listen = listen
-        self._sql = load("store/tasks.sql", self.settings.schema_name)
+        self._sql = load_all(["store/claim.sql", "store/workers.sql"], self.settings.schema_name)
         self._settler = Settler(self.settings, listen)
         self._enqueuer = Enqueuer(self.settings, listen)
         self.leasing = Leasing(self.settings, listen)

@@ -18,7 +18,7 @@ class Gates:
     """What maintenance and workers do about kinds without a handler."""
 
     def __init__(self, settings: Settings, listen: Listener = silent, *, by: str = "maintenance") -> None:
-        self._sql = load("store/tasks.sql", settings.schema_name)
+        self._sql = load("store/unserved_kinds.sql", settings.schema_name)
         self._listen = listen
         self._by = by
 

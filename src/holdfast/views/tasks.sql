@@ -1,5 +1,36 @@
 -- Reads for people; nothing here writes.
 
+
+-- shared: marked_looked_at
+-- No more than so many are looked at for a list, and those by an index: what it asks for beside that may be rare.
+select t.* from holdfast.tasks t
+    where t.mark = %(state)s
+        and (%(kind)s::text is null or t.kind = %(kind)s)
+        and (%(subject)s::text is null or t.subject = %(subject)s)
+        and {marked_before}
+    order by t.marked_at desc, t.id desc
+    limit %(look)s
+
+
+-- shared: alive_looked_at
+-- The same of tasks that have not completed.
+select t.* from holdfast.tasks t
+    where (%(subject)s::text is null or t.subject = %(subject)s)
+        and (%(before)s::uuid is null or t.id < %(before)s::uuid)
+    order by t.id desc
+    limit %(look)s
+
+
+-- shared: running_looked_at
+-- Of those that run.
+select r.id from holdfast.running r where %(before)s::uuid is null or r.id < %(before)s::uuid order by r.id desc limit %(look)s
+
+
+-- shared: completed_looked_at
+-- And of those that have completed.
+select h.* from holdfast.task_history h where %(before)s::uuid is null or h.id < %(before)s::uuid order by h.id desc limit %(look)s
+
+
 -- name: show
 -- One task, from the facts or from history.
 select

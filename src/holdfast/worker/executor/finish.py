@@ -23,7 +23,7 @@ from holdfast.core.state import State
 from holdfast.core.task import Predecessor
 from holdfast.db.bridges import AsyncBridge, Rows, SyncBridge, bridge_async, bridge_sync
 from holdfast.db.connect import Conn, connect, connect_sync
-from holdfast.db.statements import load
+from holdfast.db.statements import load_all
 
 # Of each sort in one executor: who finds none free waits, because opening one takes longer than a finish.
 CONNECTIONS_MAX = 10
@@ -40,7 +40,7 @@ class Finishing:
     def __init__(self, settings: Settings, handlers: Handlers) -> None:
         self._url = settings.database_url
         self._handlers = handlers
-        self._sql = load("store/tasks.sql", settings.schema_name)
+        self._sql = load_all(["store/followups.sql", "store/settle.sql"], settings.schema_name)
         self._idle: list[Conn] = []
         self._idle_sync: list[psycopg.Connection[Any]] = []
         self._room = asyncio.Semaphore(CONNECTIONS_MAX)

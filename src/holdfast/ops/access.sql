@@ -1,4 +1,5 @@
--- Tokens of the HTTP API, and the answers that it keeps for those who ask again.
+-- Tokens and sessions of the HTTP API.
+
 
 -- name: lock_tokens
 -- Until the commit nobody else makes a token. An advisory lock could be held by any login.
@@ -49,43 +50,6 @@ update holdfast.api_tokens t
 set revoked_at = now(), revoked_by = %(by)s::text
 where t.id = %(id)s::text and t.revoked_at is null
 returning t.name;
-
-
--- name: ask
--- Whoever asks first with a key holds it until the commit; another with the same key waits for that.
-insert into holdfast.api_answers (actor, key, asked, answered_at)
-values (%(actor)s::text, %(key)s::text, %(asked)s::bytea, now())
-on conflict (actor, key) do nothing
-returning true;
-
-
--- name: answered
--- A repeated request gets the answer of the first one. What was asked is compared, so a key cannot be used for two
--- things.
-select a.asked, a.status, a.media_type, a.body from holdfast.api_answers a
-where a.actor = %(actor)s::text and a.key = %(key)s::text;
-
-
--- name: answer
--- Filled in when the request has ended; until then the row only keeps a second request with its key out.
-update holdfast.api_answers a
-set status = %(status)s, media_type = %(media_type)s, body = %(body)s
-where a.actor = %(actor)s::text and a.key = %(key)s::text;
-
-
--- name: prune_answers
--- In batches, the oldest first, so that a busy API never deletes millions of rows in one transaction.
-with gone as (
-    delete from holdfast.api_answers a
-    where (a.actor, a.key) in (
-        select o.actor, o.key from holdfast.api_answers o
-        where o.answered_at < now() - make_interval(hours => %(hours)s::integer)
-        order by o.answered_at
-        limit %(limit)s
-    )
-    returning 1
-)
-select count(*) from gone;
 
 
 -- name: begin_session
@@ -140,8 +104,3 @@ where s.secret_hash in (
     order by o.begun_at desc, o.secret_hash
     offset %(keep)s
 );
-
-
--- name: prune_sessions
--- Expired sessions are refused anyway; this only keeps the table small.
-delete from holdfast.api_sessions s where s.expires_at < now();
