@@ -21,7 +21,8 @@ from uuid_utils import uuid7
 from holdfast.db.connect import PINNED
 from holdfast.db.migrate import migrate_up
 from holdfast.db.statements import load_all
-from holdfast.store.floor import Floor, Snapshot, Sweep
+from holdfast.store.claim import Snapshot
+from holdfast.worker.executor.floor import Floor, Sweep
 
 KINDS = 10
 

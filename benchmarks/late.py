@@ -13,8 +13,8 @@ from holdfast.core.decide import Policy, decide
 from holdfast.core.outcome import Complete
 from holdfast.core.task import NewTask
 from holdfast.db.connect import connect
-from holdfast.store.claimer import Claimer
-from holdfast.store.tasks import TaskStore
+from holdfast.store.store import Store
+from holdfast.worker.executor.claimer import Claimer
 
 PRODUCERS = 8
 SECONDS = 20.0
@@ -22,7 +22,7 @@ POLL_SECONDS = 0.005
 
 
 async def _produce(
-    url: str, store: TaskStore, seed: int, until: float, made: dict[str, tuple[float, float]]
+    url: str, store: Store, seed: int, until: float, made: dict[str, tuple[float, float]]
 ) -> None:
     """Enqueue, stay open for a while, commit; keep when it was inserted and how long it was open."""
     chance = random.Random(seed)
@@ -37,23 +37,25 @@ async def _produce(
             made[task.id] = (inserted, time.monotonic() - inserted)
 
 
-async def _consume(url: str, store: TaskStore, until: float, seen: dict[str, float]) -> None:
+async def _consume(url: str, store: Store, until: float, seen: dict[str, float]) -> None:
     worker = str(uuid4())
     async with await connect(url) as conn:
-        await store.register(conn, worker, "late", 3_600)
+        await store.workers.register(conn, worker, "late", 3_600)
         claimer = Claimer(store, ["late"], worker, kinds=[])
         while time.monotonic() < until:
             claims = await claimer.claim(conn, 100)
             now = time.monotonic()
             seen |= {claim.id: now for claim in claims}
             if claims:
-                await store.settle(conn, [(claim, decide(claim, Complete(), Policy())) for claim in claims])
+                await store.settler.settle(
+                    conn, [(claim, decide(claim, Complete(), Policy())) for claim in claims]
+                )
             else:
                 await asyncio.sleep(POLL_SECONDS)
 
 
 async def _both(url: str) -> dict[str, object]:
-    store = TaskStore(Settings(database_url=url))
+    store = Store(Settings(database_url=url))
     until = time.monotonic() + SECONDS
     made: dict[str, tuple[float, float]] = {}
     seen: dict[str, float] = {}

@@ -13,9 +13,9 @@ from holdfast.core.outcome import Complete, Outcome, Retry
 from holdfast.core.task import Claim, NewTask
 from holdfast.db.connect import connect
 from holdfast.db.migrate import migrate_up
-from holdfast.store.claimer import Claimer
 from holdfast.store.operate import Operator
-from holdfast.store.tasks import TaskStore
+from holdfast.store.store import Store
+from holdfast.worker.executor.claimer import Claimer
 
 QUEUE = "minimal loop"
 
@@ -30,7 +30,7 @@ def send(claim: Claim) -> Outcome:
 async def main() -> None:
     """Enqueue one task with an order, and work until its queue is empty: what others enqueued is theirs."""
     settings = Settings()
-    store, operator = TaskStore(settings), Operator(settings)
+    store, operator = Store(settings), Operator(settings)
     async with await connect(settings.database_url) as conn:
         await migrate_up(conn, settings.schema_name)
         await conn.execute("create temporary table orders (id int, customer int)")
@@ -40,14 +40,14 @@ async def main() -> None:
             task = await store.enqueue(conn, NewTask("mail.send", '{"to": 3}', queue=QUEUE, key="order:7"))
 
         worker = str(uuid4())
-        await store.register(conn, worker, "minimal loop", lease_seconds=30)
+        await store.workers.register(conn, worker, "minimal loop", lease_seconds=30)
         claimer = Claimer(store, [QUEUE], worker, kinds=["mail.send"])
         while claims := await claimer.claim(conn, limit=10):
             verdicts = [(claim, decide(claim, send(claim), Policy())) for claim in claims]
-            settled = await store.settle(conn, verdicts)
+            settled = await store.settler.settle(conn, verdicts)
             for claim, verdict in settled.accepted:
                 print(f"{claim.kind} fence {claim.fence}: {verdict.move}")
-        await store.retire(conn, worker)
+        await store.workers.retire(conn, worker)
 
         seen = await operator.show(conn, task.id)
         print(f"task is {seen.state} after {seen.counters.attempts} attempts: {seen.result}")

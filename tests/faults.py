@@ -185,7 +185,7 @@ FAULTS = (
             "Settler._bisect", "            if len(group) > 1:", "            if len(group) > 1_000:"
         ),
         "stray-claims-kept": Fault(
-            "TaskStore.reconcile", "if (claim.id, claim.fence) in known else", "if known is not None else"
+            "Workers.reconcile", "if (claim.id, claim.fence) in known else", "if known is not None else"
         ),
         "answer-lost-means-late": Fault(
             "Settler.landed",
@@ -209,10 +209,14 @@ FAULTS = (
             "when g.move = 'cancel' then 'cancelled'",
         ),
         "death-alone-never-counts": Fault(
-            "tasks._fate", "return WorkerLost(alone=alone, how", "return WorkerLost(alone=False, how"
+            "workers._outcome_of_lost",
+            "return WorkerLost(alone=alone, how",
+            "return WorkerLost(alone=False, how",
         ),
-        "tree-killer-never-suspected": Fault("tasks._fate", "suspect=lost_before)", "suspect=False)"),
-        "a-lost-tree-accuses-all": Fault("tasks._fate", "suspect=lost_before)", "suspect=True)"),
+        "tree-killer-never-suspected": Fault(
+            "workers._outcome_of_lost", "suspect=lost_before)", "suspect=False)"
+        ),
+        "a-lost-tree-accuses-all": Fault("workers._outcome_of_lost", "suspect=lost_before)", "suspect=True)"),
         "infinity-stops-every-claim": Fault(
             "0001_tasks.up.sql",
             "times_are_finite check (run_at < '9999-01-01'",
@@ -261,7 +265,7 @@ FAULTS = (
         "cancel-not-heard": Fault("Executor._tick", "self._errands.send(self._cancels.ask(now))", "pass"),
         "reconciliation-off": Fault(
             "Intake._claim",
-            "            await self._store.reconcile(conn, self._worker, self._held())\n",
+            "            await self._store.workers.reconcile(conn, self._worker, self._held())\n",
             "",
         ),
         "drain-spends-an-attempt": Fault(

@@ -97,7 +97,7 @@ HTTP = {
     ),
     "late-report-in-silence": Fault(
         "OutsideWorkers._ended_before",
-        "            await self._store.refuse(conn, [(told, verdict)])\n",
+        "            await self._store.settler.refuse(conn, [(told, verdict)])\n",
         "            pass\n",
     ),
     "anybodys-worker": Fault("lock_outside", "and w.token = %(token)s for update", "for update"),

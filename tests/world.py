@@ -16,12 +16,11 @@ from holdfast.core.state import State
 from holdfast.core.task import Claim, NewTask, TaskView
 from holdfast.db.connect import Conn, connect
 from holdfast.db.migrate import function_statements
-from holdfast.store.floor import Floor
+from holdfast.store.claim import AtOnce, all_ranges
 from holdfast.store.operate import Operator
-from holdfast.store.permits import AtOnce
+from holdfast.store.permits import BlockedRequest, whole_line
 from holdfast.store.settle import Settled
-from holdfast.store.tasks import TaskStore
-from holdfast.store.turns import Turns
+from holdfast.store.store import Store
 from holdfast.store.unserved_kinds import Gates
 from holdfast.testing import TABLES
 
@@ -103,7 +102,7 @@ class World:
         self.url = url
         self.events: list[Event] = []
         settings = Settings(database_url=url)
-        self.store = TaskStore(settings, self.events.append)
+        self.store = Store(settings, self.events.append)
         self.gates = Gates(settings, self.events.append)
         self.operator = Operator(settings, self.events.append, by="ada")
         self.policy = Policy(max_attempts=3, jitter=random.Random(7))
@@ -167,19 +166,20 @@ class World:
         cursor = await conn.execute("select distinct kind from holdfast.tasks")
         there = [kind for (kind,) in await cursor.fetchall()]
         at_once = AtOnce(limit, kinds or there)
-        claimed = await self.store.claim(conn, Floor(queues), worker, limit, at_once=at_once)
+        claimed = await self.store.claims.claim(conn, all_ranges(queues), worker, limit, at_once=at_once)
         claims = list(claimed.claims)
         if len(claims) < limit:
-            turns = Turns(queues, kinds or there)
-            claims += await self.store.leasing.claim_waiting(
-                conn, turns, worker, limit - len(claims), kinds=kinds
-            )
+            request = BlockedRequest(whole_line(queues, kinds or there), queues, kinds)
+            room = limit - len(claims)
+            claims += (await self.store.permits.claim_blocked(conn, worker, room, request)).claims
         return claims
 
     async def register(self, worker: str, queues: Sequence[str] = (), kinds: Sequence[str] = ()) -> None:
         if worker not in self._registered:
             self._registered.add(worker)
-            await self.store.register(self.conn, worker, "test", LEASE_SECONDS, queues=queues, kinds=kinds)
+            await self.store.workers.register(
+                self.conn, worker, "test", LEASE_SECONDS, queues=queues, kinds=kinds
+            )
 
     async def claim_one(self, **options: object) -> Claim:
         (claim,) = await self.claim(1, **options)  # type: ignore[arg-type]
@@ -190,17 +190,17 @@ class World:
 
     async def settle(self, *pairs: tuple[Claim, Outcome], conn: Conn | None = None) -> Settled:
         group = [self.verdict(claim, outcome) for claim, outcome in pairs]
-        settled = await self.store.settle(conn or self.conn, group)
+        settled = await self.store.settler.settle(conn or self.conn, group)
         for claim, _ in settled.accepted:
             if claim.limits:
-                await self.store.leasing.free_slots(
+                await self.store.permits.free_slots(
                     conn or self.conn, claim.worker, 0, dict.fromkeys(claim.limits, 1)
                 )
         return settled
 
     async def reclaim(self, conn: Conn, **options: object) -> Settled:
         """As maintenance does it."""
-        return await self.store.reclaim(conn, lambda _: self.policy, **options)  # type: ignore[arg-type]
+        return await self.store.workers.reclaim(conn, lambda _: self.policy, **options)  # type: ignore[arg-type]
 
     async def complete(self, claim: Claim) -> bool:
         return bool((await self.settle((claim, Complete()))).accepted)

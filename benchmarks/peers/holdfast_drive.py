@@ -9,7 +9,7 @@ from holdfast.config import Settings
 from holdfast.core.task import NewTask
 from holdfast.db.connect import connect
 from holdfast.db.migrate import migrate_up
-from holdfast.store.tasks import TaskStore
+from holdfast.store.store import Store
 from marks import CHUNK, PAYLOAD, TUNED, URL, chosen, mark
 
 FILLERS = 2
@@ -30,7 +30,7 @@ async def fill(tasks: int) -> None:
 
 
 async def _put(tasks: int) -> None:
-    store = TaskStore(Settings(database_url=URL))
+    store = Store(Settings(database_url=URL))
     async with await connect(URL) as conn:
         for _ in range(tasks // CHUNK):
             await store.enqueue_many(conn, [NewTask("noop", PAYLOAD)] * CHUNK)

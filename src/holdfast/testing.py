@@ -28,10 +28,10 @@ from holdfast.core.task import Claim, TaskView
 from holdfast.db.connect import Conn, connect
 from holdfast.db.migrate import migrate_up
 from holdfast.db.statements import in_schema
-from holdfast.store.claimer import Claimer
 from holdfast.store.followups import Followups
 from holdfast.store.operate import Operator
-from holdfast.store.tasks import TaskStore
+from holdfast.store.store import Store
+from holdfast.worker.executor.claimer import Claimer
 from holdfast.worker.executor.finish import Finishing
 from holdfast.worker.executor.handlers import execute_async, execute_here, prepare
 from holdfast.worker.policies import Verdicts
@@ -86,7 +86,7 @@ class Bench:
         self._app = app
         self.conn = conn
         self._settings = app.settings
-        self._store = TaskStore(app.settings)
+        self._store = Store(app.settings)
         self._operator = Operator(app.settings, by="test")
         self._handlers = app.handlers
         self._finisher = Finishing(app.settings, self._handlers)
@@ -129,13 +129,13 @@ class Bench:
     ) -> Ran:
         """Run the next task that is due, or the next of a kind; `dies` says where its worker does."""
         worker = str(uuid4())
-        await self._store.register(self.conn, worker, "test", _LEASE_SECONDS)
+        await self._store.workers.register(self.conn, worker, "test", _LEASE_SECONDS)
         claim = await self._claim(worker, kind, queues)
         outcome = None if dies == Death.BEFORE_HANDLER else await self._outcome(claim)
         if dies is None or dies == Death.AFTER_COMMIT:
             await self._settle(claim, outcome)
         if dies is None:
-            await self._store.retire(self.conn, worker)
+            await self._store.workers.retire(self.conn, worker)
         else:
             await self._bury(worker)
         shown = outcome.then if isinstance(outcome, Finished) else outcome
@@ -205,9 +205,9 @@ class Bench:
                 found = claims[0]
             else:
                 passed += claims
-        await self._store.reconcile(self.conn, worker, [found] if found else [])
+        await self._store.workers.reconcile(self.conn, worker, [found] if found else [])
         if found is None:
-            await self._store.retire(self.conn, worker)
+            await self._store.workers.retire(self.conn, worker)
             what = f"{kind} task" if kind else "task"
             raise NothingToRun(
                 f"no {what} of {', '.join(queues)} is due: is it scheduled, paused or run already?"
@@ -226,7 +226,7 @@ class Bench:
         if outcome is None or isinstance(outcome, Finished):
             return
         verdict = expire(claim) if claim.expired else self._verdicts.of(claim, outcome)
-        await self._store.settle(self.conn, [(claim, verdict)])
+        await self._store.settler.settle(self.conn, [(claim, verdict)])
 
     async def _bury(self, worker: str) -> None:
         """The worker is gone, and its lease has ended."""
@@ -237,8 +237,8 @@ class Bench:
             ),
             [worker],
         )
-        await self._store.reclaim(self.conn, lambda _: Policy())
-        await self._store.retire(self.conn, worker)
+        await self._store.workers.reclaim(self.conn, lambda _: Policy())
+        await self._store.workers.retire(self.conn, worker)
 
 
 async def _require_a_test_database(conn: Conn, schema: str) -> None:

@@ -79,7 +79,9 @@ async def test_why_names_what_stands_in_the_way(world: World) -> None:
     assert "no live worker serves its queue video: start one with --queues video" in await run(
         "task", "why", task
     )
-    await world.store.register(world.conn, str(uuid4()), "w", 30, queues=["video"], kinds=["mail.send"])
+    await world.store.workers.register(
+        world.conn, str(uuid4()), "w", 30, queues=["video"], kinds=["mail.send"]
+    )
     assert "has a handler for its kind video.render" in await run("task", "why", task)
     await run("queue", "pause", "video", "--reason", "the provider is down", "--by", "ada")
     assert "is paused by ada: the provider is down" in await run("task", "why", task)

@@ -39,7 +39,7 @@ async def test_a_late_result_is_counted(api: Api) -> None:
     (claim,) = await world.claim()
     await world.lapse(claim.worker)
     await world.reclaim(world.conn)
-    await world.store.settle(world.conn, [world.verdict(claim, Complete())])
+    await world.store.settler.settle(world.conn, [world.verdict(claim, Complete())])
     assert (await api.get("/api/now"))["usual"]["refusedHour"] == 1
 
 

@@ -12,7 +12,7 @@ from psycopg import sql
 from holdfast.config import Settings
 from holdfast.core.task import NewTask
 from holdfast.db.connect import Conn, connect
-from holdfast.store.tasks import TaskStore
+from holdfast.store.store import Store
 from tests.locks.app import KINDS
 from tests.tree import Tree, until, until_true
 
@@ -168,7 +168,7 @@ class Scene:
         return row[0]
 
     async def _produce(self, stop: asyncio.Event) -> None:
-        store = TaskStore(Settings(database_url=self._url))
+        store = Store(Settings(database_url=self._url))
         async with await connect(self._url, application="producer of the test") as conn:
             while not stop.is_set():
                 tasks = [self._task(kind) for kind in KINDS]

@@ -46,7 +46,7 @@ async def test_no_planted_secret_appears_in_failures_audit_logs_or_exports(world
         task = prepare(handler, claim)
         assert isinstance(task, Task)
         group.append((claim, verdicts.of(claim, await execute_async(handler, task))))
-    await world.store.settle(world.conn, group)
+    await world.store.settler.settle(world.conn, group)
     letters = await shift.dead.page(world.conn, DeadFilter())
     assert len(letters) == len(IN_PAYLOAD)
     edited = json.dumps({"card": "canary-payload-00", "more": {}, "said": "password=canary-message-00"})

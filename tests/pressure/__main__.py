@@ -25,7 +25,7 @@ from holdfast.core.task import NewTask
 from holdfast.db.connect import Conn, connect
 from holdfast.db.migrate import migrate_up
 from holdfast.store.limits import Limits
-from holdfast.store.tasks import TaskStore
+from holdfast.store.store import Store
 from tests.cluster import postgres
 from tests.pressure.record import (
     Interval,
@@ -74,7 +74,7 @@ class Pressure:
         settings = Settings(database_url=self.url)
         async with await connect(self.url) as conn:
             for at in range(0, len(tasks), 1_000):
-                await TaskStore(settings).enqueue_many(conn, tasks[at : at + 1_000])
+                await Store(settings).enqueue_many(conn, tasks[at : at + 1_000])
             await self.until_ended(conn, len(tasks), kills, seconds)
         return intervals(self.trees[0].record, self.deaths)
 
@@ -169,7 +169,7 @@ async def fairness(pressure: Pressure, tasks: int, kills: int) -> dict[str, obje
     pressure.chance.shuffle(work)
     settings = Settings(database_url=pressure.url)
     async with await connect(pressure.url) as conn:
-        store = TaskStore(settings)
+        store = Store(settings)
         for at in range(0, len(work), 1_000):
             await store.enqueue_many(conn, work[at : at + 1_000])
         await pressure.until(conn, len(work) - tasks // 2)
@@ -212,7 +212,7 @@ async def lanes(pressure: Pressure, tasks: int, kills: int) -> dict[str, object]
     settings = Settings(database_url=pressure.url)
     async with await connect(pressure.url) as conn:
         for at in range(0, tasks, 1_000):
-            made = await TaskStore(settings).enqueue_many(conn, work[at : at + 1_000])
+            made = await Store(settings).enqueue_many(conn, work[at : at + 1_000])
             for new, one in zip(work[at : at + 1_000], made, strict=True):
                 order[str(new.bucket)].append(one.id)
         await pressure.until_ended(conn, tasks, kills, 300.0)

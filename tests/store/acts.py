@@ -16,9 +16,9 @@ from holdfast.ops.dead_letters import DeadFilter
 from holdfast.ops.plan_driver import Driver
 from holdfast.ops.plan_view import PlanView
 from holdfast.ops.plans import Plans
-from holdfast.store.floor import Floor
+from holdfast.store.claim import all_ranges
 from holdfast.store.followups import Followups
-from holdfast.store.turns import Turns
+from holdfast.store.permits import BlockedRequest, whole_line
 from holdfast.store.unserved_kinds import Gates
 from holdfast.worker.executor.finish import Finishing
 from tests.world import World
@@ -95,7 +95,7 @@ async def snoozed(scene: Scene) -> None:
 async def _step_aside(scene: Scene) -> None:
     """What stands behind a bucket goes to waiting."""
     await scene.world.register(scene.worker, [scene.queue], [KIND])
-    await scene.world.store.claim(scene.world.conn, Floor([scene.queue]), scene.worker, 10)
+    await scene.world.store.claims.claim(scene.world.conn, all_ranges([scene.queue]), scene.worker, 10)
 
 
 async def in_lane(scene: Scene) -> None:
@@ -168,18 +168,18 @@ async def planned(scene: Scene) -> None:
 
 async def claim(scene: Scene, conn: Conn) -> None:
     await scene.world.register(scene.worker)
-    found = await scene.world.store.claim(conn, Floor([scene.queue]), scene.worker, 10)
+    found = await scene.world.store.claims.claim(conn, all_ranges([scene.queue]), scene.worker, 10)
     scene.claim = next(iter(found.claims), None)
 
 
 async def claim_waiting(scene: Scene, conn: Conn) -> None:
-    turns = Turns([scene.queue], [KIND])
-    found = await scene.world.store.leasing.claim_waiting(conn, turns, scene.worker, 10)
-    scene.claim = next(iter(found), None)
+    request = BlockedRequest(whole_line([scene.queue], [KIND]), [scene.queue])
+    found = await scene.world.store.permits.claim_blocked(conn, scene.worker, 10, request)
+    scene.claim = next(iter(found.claims), None)
 
 
 async def shunt(scene: Scene, conn: Conn) -> None:
-    await scene.world.store.shunt(conn, Floor([scene.queue]).ranges())
+    await scene.world.store.claims.block_heads(conn, all_ranges([scene.queue]))
 
 
 def settle(outcome: Outcome) -> Perform:
@@ -187,7 +187,7 @@ def settle(outcome: Outcome) -> Perform:
 
     async def perform(scene: Scene, conn: Conn) -> None:
         verdict, scene.claim = scene.world.verdict(scene.held, outcome), None
-        settled = await scene.world.store.settle(conn, [verdict])
+        settled = await scene.world.store.settler.settle(conn, [verdict])
         assert settled.accepted or not await scene.still_there(), "its holder is heard"
 
     return perform
@@ -204,7 +204,7 @@ async def settle_several(scene: Scene, conn: Conn) -> None:
         scene.world.verdict(second, Complete()),
     ]
     scene.claim = None
-    settled = await scene.world.store.settle(conn, group)
+    settled = await scene.world.store.settler.settle(conn, group)
     others = {one.id for one, _ in settled.accepted}
     assert others >= {first.id, second.id}, "whatever becomes of the first, the others are settled"
     assert len(others) == 3 or not await scene.still_there()

@@ -25,7 +25,7 @@ from holdfast.core.state import Move, State, after
 from holdfast.core.task import Claim, NewTask
 from holdfast.db.connect import Conn, connect
 from holdfast.ops.repair import Repair
-from holdfast.store.claimer import Claimer
+from holdfast.worker.executor.claimer import Claimer
 from tests.store.test_floor import Clock
 from tests.world import World
 
@@ -170,9 +170,9 @@ class StoreMachine(RuleBasedStateMachine):
     def reconcile(self, pick: int) -> None:
         worker = chosen(self.claimers, pick)
         held = [claim for claim in self.good.values() if claim.worker == worker]
-        back = self.do(self.world.store.reconcile(self.world.conn, worker, held))
+        back = self.do(self.world.store.workers.reconcile(self.world.conn, worker, held))
         self.do(
-            self.world.store.leasing.set_slots(self.world.conn, worker, 0, self.claimers[worker].slots.held())
+            self.world.store.permits.set_slots(self.world.conn, worker, 0, self.claimers[worker].slots.held())
         )
         expected = {task_id for task_id, owner in self.unknown.items() if owner == worker}
         assert {claim.id for claim, _ in back.accepted} == expected
@@ -189,9 +189,9 @@ class StoreMachine(RuleBasedStateMachine):
         group = [self.world.verdict(claim, outcome)]
         group += [self.world.verdict(late, Complete()) for late in self.stale[-2:]]
         store, conn = self.world.store, self.world.conn
-        settled = self.do(store.settle(conn, group))
+        settled = self.do(store.settler.settle(conn, group))
         if lost_answer:
-            settled = self.do(store.settle_again(conn, group[:1]))
+            settled = self.do(store.settler.settle_again(conn, group[:1]))
         assert [one.id for one, _ in settled.accepted] == [claim.id], "the holder is heard, the late are not"
         assert (claim.id, claim.fence) not in self.results
         self.results.add((claim.id, claim.fence))
@@ -300,4 +300,4 @@ class StoreMachine(RuleBasedStateMachine):
 
     def say_slots(self, worker: str) -> None:
         held = self.claimers[worker].slots.held()
-        self.do(self.world.store.leasing.set_slots(self.world.conn, worker, 0, held))
+        self.do(self.world.store.permits.set_slots(self.world.conn, worker, 0, held))

@@ -7,10 +7,8 @@ import pytest
 
 from holdfast.core.limit import Limit, Scope
 from holdfast.db.connect import Conn
-from holdfast.store.floor import Floor
+from holdfast.store.claim import AtOnce, Claimed, all_ranges
 from holdfast.store.limits import Limits
-from holdfast.store.permits import AtOnce
-from holdfast.store.tasks import Claimed
 from tests.world import World
 
 KEY = "render/episode=7"
@@ -26,8 +24,8 @@ async def look(
     """One claim from ready, by a worker of its own."""
     worker = str(uuid4())
     await world.register(worker)
-    return await world.store.claim(
-        conn or world.conn, Floor(["default"]), worker, 100, at_once=AtOnce(tasks, kinds)
+    return await world.store.claims.claim(
+        conn or world.conn, all_ranges(["default"]), worker, 100, at_once=AtOnce(tasks, kinds)
     )
 
 

@@ -17,7 +17,7 @@ from holdfast.core.outcome import Fail
 from holdfast.core.state import State
 from holdfast.core.task import NewTask
 from holdfast.store.limits import Limits
-from holdfast.store.tasks import TaskStore
+from holdfast.store.store import Store
 from tests.world import World
 
 LIMIT = PAYLOAD_BYTES_MAX
@@ -263,6 +263,6 @@ async def test_a_follow_up_cannot_ask_for_a_bucket_that_no_task_may_have(world: 
 
 @pytest.mark.catches("sql-limit-reported-as-it-comes")
 async def test_python_with_a_larger_limit_than_the_database_says_what_the_database_says(world: World) -> None:
-    lenient = TaskStore(Settings(database_url=world.url, payload_bytes_max=10 * LIMIT))
+    lenient = Store(Settings(database_url=world.url, payload_bytes_max=10 * LIMIT))
     with pytest.raises(PayloadTooLarge, match=r"a render task has 300002 bytes, the limit is 256000: store"):
         await lenient.enqueue(world.conn, NewTask("render", json.dumps("x" * 300_000)))

@@ -109,7 +109,7 @@ async def test_a_kind_is_pruned_after_90_days_unless_something_of_it_is_left(wor
     await world.conn.execute(f"{OLD} where kind = %s", [KIND])
     match left:
         case "worker":
-            await world.store.register(world.conn, world.worker, "w", 30, kinds=[KIND])
+            await world.store.workers.register(world.conn, world.worker, "w", 30, kinds=[KIND])
         case "ready":
             await world.enqueue(queue="nobody serves it")
         case "waiting":
@@ -138,7 +138,7 @@ async def test_old_releases_go_once_a_newer_one_hides_as_much(world: World) -> N
     for release, fields in (("1", ["card"]), ("2", ["pin"]), ("3", ["card", "note"])):
         await of_release(world, release).declare(world.conn, [a_kind(KIND, *fields)])
     await world.conn.execute(f"{OLD} where release < '3'")
-    await world.store.register(world.conn, world.worker, "w", 30, kinds=[KIND])
+    await world.store.workers.register(world.conn, world.worker, "w", 30, kinds=[KIND])
     assert await of_release(world).prune(world.conn) == 1
     cursor = await world.conn.execute("select release from holdfast.kinds order by 1")
     assert await cursor.fetchall() == [("2",), ("3",)]

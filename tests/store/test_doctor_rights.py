@@ -19,7 +19,7 @@ from holdfast.db.connect import Conn, connect
 from holdfast.db.link import Link
 from holdfast.db.migrate import grants
 from holdfast.ops.doctor import Doctor, Finding, Health
-from holdfast.store.tasks import TaskStore
+from holdfast.store.store import Store
 from holdfast.worker.executor.registration import register
 from holdfast.worker.options import WorkerOptions
 from tests.commands import typed
@@ -166,8 +166,6 @@ async def test_an_executor_does_not_wait_for_a_right(owner: Conn, world: World, 
     try:
         async with asyncio.timeout(20):
             with pytest.raises(NotAllowed, match="workers of holdfast_worker"):
-                await register(
-                    link, TaskStore(Settings(database_url=url)), world.worker, WorkerOptions(url), {}
-                )
+                await register(link, Store(Settings(database_url=url)), world.worker, WorkerOptions(url), {})
     finally:
         await link.close()

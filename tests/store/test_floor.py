@@ -7,8 +7,9 @@ from uuid import uuid4
 import pytest
 
 from holdfast.core.outcome import Release, Released
-from holdfast.store.claimer import Claimer
-from holdfast.store.floor import BEGINNING, FOLLOW_SECONDS, Floor, Snapshot, Sweep
+from holdfast.store.claim import BEGINNING, Snapshot
+from holdfast.worker.executor.claimer import Claimer
+from holdfast.worker.executor.floor import FOLLOW_SECONDS, Floor, Sweep
 from tests.world import World
 
 T0 = datetime(2026, 11, 15, 3, 0, tzinfo=UTC)
@@ -180,7 +181,7 @@ async def test_what_a_long_transaction_gives_back_is_found_by_the_sweep(
     world: World, claims: Claims, direct_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As if the other claimer had been followed for its five seconds already.
-    monkeypatch.setattr("holdfast.store.floor._FOLLOW", timedelta(0))
+    monkeypatch.setattr("holdfast.worker.executor.floor._FOLLOW", timedelta(0))
     await claims.warm()
     task_id = await world.enqueue()
     other = await world.open_direct(direct_url)

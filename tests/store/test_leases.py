@@ -64,12 +64,12 @@ async def test_an_old_and_a_new_claim_of_one_task_in_one_group(world: World) -> 
 async def test_a_worker_declared_lost_stays_lost(world: World) -> None:
     await world.enqueue()
     await world.claim_one()
-    assert await world.store.renew(world.conn, [world.worker], LEASE_SECONDS) == {world.worker}
+    assert await world.store.workers.renew(world.conn, [world.worker], LEASE_SECONDS) == {world.worker}
     await world.lapse(world.worker)
     settled = await world.reclaim(world.conn)
     assert len(settled.accepted) == 1
     assert WorkersLost([world.worker]) in world.events
-    assert await world.store.renew(world.conn, [world.worker], LEASE_SECONDS) == set()
+    assert await world.store.workers.renew(world.conn, [world.worker], LEASE_SECONDS) == set()
 
 
 @pytest.mark.catches("neighbours-accused", "release-spends-an-attempt", "snooze-spends-an-attempt")
@@ -96,7 +96,7 @@ async def test_a_claim_whose_answer_was_lost_goes_back_unspent(world: World) -> 
     kept = await world.claim_one()
     lost = await world.enqueue()
     await world.claim_one()
-    given_back = await world.store.reconcile(world.conn, world.worker, [kept])
+    given_back = await world.store.workers.reconcile(world.conn, world.worker, [kept])
     assert [claim.id for claim, _ in given_back.accepted] == [lost]
     assert (await world.state(known), await world.state(lost)) == (State.RUNNING, State.QUEUED)
     assert (await world.show(lost)).counters.attempts == 0
@@ -107,10 +107,10 @@ async def test_a_settle_whose_answer_was_lost_is_not_called_late(world: World) -
     ids = [await world.enqueue() for _ in range(3)]
     done, retried, late = await world.claim()
     first = [world.verdict(done, Complete()), world.verdict(retried, Retry("again"))]
-    await world.store.settle(world.conn, first)
+    await world.store.settler.settle(world.conn, first)
     await world.settle((late, Released(Release.DRAINED)))
     world.events.clear()
-    again = await world.store.settle_again(world.conn, [*first, world.verdict(late, Complete())])
+    again = await world.store.settler.settle_again(world.conn, [*first, world.verdict(late, Complete())])
     assert sorted(claim.id for claim, _ in again.accepted) == sorted(ids[:2])
     assert [claim.id for claim, _ in again.refused] == ids[2:]
     assert [type(event) for event in world.events] == [LateResultsRefused, TasksSettled]
@@ -162,9 +162,9 @@ async def test_a_task_that_kills_its_worker_three_times_while_alone_is_poison(wo
 async def test_a_task_past_its_deadline_is_taken_from_a_live_worker(world: World) -> None:
     task_id = await world.enqueue(timeout_seconds=10)
     await world.claim_one()
-    await world.store.renew(world.conn, [world.worker], 3_600)
+    await world.store.workers.renew(world.conn, [world.worker], 3_600)
     await world.elapse(45)
-    await world.store.renew(world.conn, [world.worker], 3_600)
+    await world.store.workers.renew(world.conn, [world.worker], 3_600)
     await world.reclaim(world.conn)
     seen = await world.show(task_id)
     assert seen.state is State.QUEUED

@@ -11,11 +11,10 @@ from holdfast.core.errors import Misused
 from holdfast.core.limit import Limit, Scope
 from holdfast.core.outcome import Complete, Release, Released
 from holdfast.core.task import Claim, NewTask
-from holdfast.store.claimer import Claimer
-from holdfast.store.floor import Floor
+from holdfast.store.claim import all_ranges
 from holdfast.store.limits import CODE, Limits
-from holdfast.store.slots import Slots
-from holdfast.store.turns import Turns
+from holdfast.worker.executor.claimer import Claimer
+from holdfast.worker.executor.permits import Slots
 from tests.world import World
 
 
@@ -87,9 +86,9 @@ async def test_slots_of_a_worker_that_left_come_back_at_once(world: World, limit
         await world.enqueue()
     worker = str(uuid4())
     (held,) = await claim_all(world, worker=worker)
-    await world.store.settle(world.conn, [world.verdict(held, Released(Release.DRAINED))])
+    await world.store.settler.settle(world.conn, [world.verdict(held, Released(Release.DRAINED))])
     assert await claim_all(world) == []
-    assert await world.store.retire(world.conn, worker)
+    assert await world.store.workers.retire(world.conn, worker)
     assert len(await claim_all(world)) == 1
 
 
@@ -125,14 +124,14 @@ async def test_a_task_in_a_queue_that_nobody_serves_holds_up_no_other_of_its_key
     assert [claim.id for claim in await world.claim(queues=["video"])] == [], (
         "its turn is in the other's name"
     )
-    await world.store.leasing.stir(world.conn)
+    await world.store.permits.stir(world.conn)
     assert [claim.id for claim in await world.claim(queues=["video"])] == [task]
 
 
 @pytest.mark.requirement("T4")
 @pytest.mark.catches("default-overrides")
 async def test_kinds_without_a_limit_of_their_own_have_the_default(world: World, limits: Limits) -> None:
-    await world.store.register(world.conn, str(uuid4()), "w", 60, kinds=["a", "b"])
+    await world.store.workers.register(world.conn, str(uuid4()), "w", 60, kinds=["a", "b"])
     await limits.set(world.conn, Scope.KIND, "b", Limit(running=3))
     await limits.set(world.conn, Scope.KIND, "*", Limit(running=1))
     for kind in "ab":
@@ -170,7 +169,7 @@ async def test_a_slot_passes_to_the_next_task_without_a_question(world: World, l
             slots.add(claimed)
         while (claim := slots.next()) is not None:
             assert slots.next() is None, "one slot, one task"
-            await world.store.settle(world.conn, [world.verdict(claim, Complete())])
+            await world.store.settler.settle(world.conn, [world.verdict(claim, Complete())])
             slots.ended(claim, 0.01)
         await world.check()
     assert answers < 10, "several ran between two claims"
@@ -188,7 +187,7 @@ async def test_a_worker_keeps_no_more_slots_than_it_can_use(world: World, limits
         for claimed in await claimer.claim(world.conn, 10):
             slots.add(claimed)
         while (claim := slots.next()) is not None:
-            await world.store.settle(world.conn, [world.verdict(claim, Complete())])
+            await world.store.settler.settle(world.conn, [world.verdict(claim, Complete())])
             slots.ended(claim, 1.0)
     assert slots.held() == {"kind:mail.send": 4}
     assert await world.rows_of("slots", "slots") == [(4,)]
@@ -199,15 +198,14 @@ async def test_a_second_worker_gets_the_slots_that_the_first_gave_back(world: Wo
     await world.enqueue()
     slots = Slots()
     await world.register(world.worker)
-    turns = Turns(["default"], ["mail.send"])
     claimer = Claimer(world.store, ["default"], world.worker, kinds=["mail.send"], slots=slots)
     claims = await claimer.claim(world.conn, 5) or await claimer.claim(world.conn, 5)
     (claim,) = claims
     slots.add(claim)
     assert slots.next() == claim
-    await world.store.settle(world.conn, [world.verdict(claim, Released(Release.DRAINED))])
+    await world.store.settler.settle(world.conn, [world.verdict(claim, Released(Release.DRAINED))])
     slots.ended(claim, 0.01)
-    await world.store.leasing.claim_waiting(world.conn, turns, world.worker, 0, slots=slots)
+    assert await claimer.claim(world.conn, 0) == []
     assert slots.held() == {}
     assert len(await claim_all(world, worker=str(uuid4()))) == 1
 
@@ -218,8 +216,8 @@ async def test_what_an_older_connection_frees_is_not_freed_twice(world: World, l
     for _ in range(2):
         await world.enqueue()
     assert len(await claim_all(world)) == 2
-    await world.store.leasing.set_slots(world.conn, world.worker, 1, {"kind:mail.send": 1})
-    await world.store.leasing.free_slots(world.conn, world.worker, 0, {"kind:mail.send": 1})
+    await world.store.permits.set_slots(world.conn, world.worker, 1, {"kind:mail.send": 1})
+    await world.store.permits.free_slots(world.conn, world.worker, 0, {"kind:mail.send": 1})
     assert await world.rows_of("slots", "slots") == [(1,)]
 
 
@@ -227,10 +225,10 @@ async def test_what_an_older_connection_frees_is_not_freed_twice(world: World, l
 async def test_a_bucket_without_its_turn_is_found_again(world: World) -> None:
     await world.enqueue("render", bucket="render/episode=7")
     await world.register(world.worker)
-    await world.store.claim(world.conn, Floor(["default"]), world.worker, 10)
+    await world.store.claims.claim(world.conn, all_ranges(["default"]), world.worker, 10)
     await world.conn.execute("delete from holdfast.turns")
     assert await world.claim() == []
-    stirred, after = await world.store.leasing.stir(world.conn)
+    stirred, after = await world.store.permits.stir(world.conn)
     assert (stirred, after) == (1, None)
     assert len(await world.claim()) == 1
 

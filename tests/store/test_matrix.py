@@ -18,7 +18,7 @@ from holdfast.core.outcome import (
 from holdfast.core.state import Move, State, after
 from holdfast.core.task import Claim
 from holdfast.db.connect import Conn
-from holdfast.store.floor import Floor
+from holdfast.store.claim import all_ranges
 from tests.world import World
 
 BY_HOLDER: dict[Move, Outcome] = {
@@ -95,7 +95,7 @@ async def perform(case: Case, move: Move) -> None:
         case Move.UNROUTE:
             # No live worker has said that it serves the kind.
             await world.gates.gate(conn, "mail.send")
-            await world.store.claim(conn, Floor(["default"]), world.worker, 100)
+            await world.store.claims.claim(conn, all_ranges(["default"]), world.worker, 100)
             await world.gates.tend(conn, grace_seconds=0)
         case _:
             await world.settle((case.claim, BY_HOLDER[move]))

@@ -26,9 +26,9 @@ from holdfast.db.migrate import (
     migrations,
     require_current,
 )
-from holdfast.store.floor import Floor
+from holdfast.store.claim import all_ranges
 from holdfast.store.operate import Operator
-from holdfast.store.tasks import TaskStore
+from holdfast.store.store import Store
 from holdfast.store.upkeep import Upkeep
 from tests.commands import run
 from tests.conftest import direct
@@ -213,11 +213,11 @@ async def test_what_an_operator_does_needs_no_more_than_the_rights_of_the_api(bl
     await migrate_up(blank, "holdfast")
     await blank.execute(grants("holdfast"))
     operator = Operator(Settings(database_url=""))
-    store = TaskStore(Settings(database_url=""))
+    store = Store(Settings(database_url=""))
     worker = str(uuid4())
-    await store.register(blank, worker, "test", 30)
+    await store.workers.register(blank, worker, "test", 30)
     await store.enqueue_many(blank, [NewTask("mail.send")] * 2)
-    running = (await store.claim(blank, Floor(["default"]), worker, 1)).claims[0].id
+    running = (await store.claims.claim(blank, all_ranges(["default"]), worker, 1)).claims[0].id
     ((waiting,),) = await (await blank.execute("select id::text from holdfast.ready")).fetchall()
     async with blank.transaction():
         await blank.execute("set local role holdfast_api")

@@ -38,9 +38,9 @@ class LivelyMachine(StoreMachine):
             self.states |= dict.fromkeys(ids, State.QUEUED)
         for worker in self.claimers:
             held = [claim for claim in self.good.values() if claim.worker == worker]
-            self.do(self.world.store.reconcile(self.world.conn, worker, held))
+            self.do(self.world.store.workers.reconcile(self.world.conn, worker, held))
             self.do(
-                self.world.store.leasing.set_slots(
+                self.world.store.permits.set_slots(
                     self.world.conn, worker, 0, self.claimers[worker].slots.held()
                 )
             )
@@ -66,7 +66,9 @@ class LivelyMachine(StoreMachine):
                 while self.claim_as(worker, 100):
                     pass
             for claim in [claim for claim in self.good.values() if claim.bucket is not None]:
-                self.do(self.world.store.settle(self.world.conn, [self.world.verdict(claim, Complete())]))
+                self.do(
+                    self.world.store.settler.settle(self.world.conn, [self.world.verdict(claim, Complete())])
+                )
                 self.end(claim, Move.COMPLETE)
             self.wait(0.1)
 

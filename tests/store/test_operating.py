@@ -33,10 +33,10 @@ async def test_cancelling_a_running_task_asks_its_worker(world: World) -> None:
     task_id = await world.enqueue()
     claim = await world.claim_one()
     assert await world.operator.cancel(world.conn, task_id, "customer left") is State.RUNNING
-    asked = await world.store.cancel_requests(world.conn, world.worker)
+    asked = await world.store.workers.cancel_requests(world.conn, world.worker)
     assert asked == [(task_id, claim.fence, "customer left")]
     await world.settle((claim, Cancel("customer left")))
-    assert await world.store.cancel_requests(world.conn, world.worker) == []
+    assert await world.store.workers.cancel_requests(world.conn, world.worker) == []
     assert await world.operator.prune_cancel_requests(world.conn) == 1
     with pytest.raises(MoveRefused, match=f"task {task_id} is cancelled: only a paused, queued or running"):
         await world.operator.cancel(world.conn, task_id, "again")

@@ -94,7 +94,7 @@ async def test_a_reader_open_on_history_holds_up_no_settle(
         group = [world.verdict(c, Complete() if n % 2 else Retry("x", 60)) for n, c in enumerate(claims)]
         before, began = stolen_seconds(), time.monotonic()
         async with asyncio.timeout(2):
-            await world.store.settle(settler, group)
+            await world.store.settler.settle(settler, group)
         took, after = time.monotonic() - began, stolen_seconds()
         slowest = max(slowest, took - max(b - a for a, b in zip(before, after, strict=True)))
     assert slowest < 0.2, f"a settle took {slowest:.3f} s"

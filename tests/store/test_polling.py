@@ -79,14 +79,14 @@ async def test_each_of_many_jobs_ends_by_the_rule_that_applies(world: World) -> 
     while await world.rows("tasks") > await _marked(world):
         assert clock < 2_000, "each of them ends"
         while claims := await world.claim(1_000):
-            await world.store.settle(
+            await world.store.settler.settle(
                 world.conn, [(claim, _verdict(claim, jobs[claim.id], clock, chance)) for claim in claims]
             )
         woken = chance.sample(sorted(jobs), JOBS // 20)
         await world.operator.wake(world.conn, woken)
         while claims := await world.claim(1_000):
             assert {claim.id for claim in claims} <= set(woken), "a wake moves no other"
-            await world.store.settle(
+            await world.store.settler.settle(
                 world.conn, [(claim, _verdict(claim, jobs[claim.id], clock, chance)) for claim in claims]
             )
         await world.elapse(10.0 * MINUTE)

@@ -24,7 +24,7 @@ from holdfast.db.migrate import grants, migrate_down, migrate_up
 from holdfast.db.privileges import Privilege, expected, granted
 from holdfast.ops.doctor import Doctor, Finding, Health
 from holdfast.store.audit import AuditWriter, Author
-from holdfast.store.tasks import TaskStore
+from holdfast.store.store import Store
 from tests.conftest import direct
 from tests.world import World
 
@@ -260,7 +260,7 @@ async def test_an_owner_who_is_no_superuser_migrates_up_and_down(
         )
     async with await connect(url) as owner:
         await migrate_up(owner, "holdfast")
-        store = TaskStore(Settings(database_url=url))
+        store = Store(Settings(database_url=url))
         (task,) = await store.enqueue_many(owner, [NewTask("mail.send")])
         await AuditWriter(Settings(database_url=url)).note_tasks(
             owner, Action.TASK_CANCEL, Author("ada", "not wanted"), [task.id]

@@ -12,7 +12,7 @@ from holdfast.core.errors import Misused
 from holdfast.core.task import NewTask
 from holdfast.db.connect import OWN_PATH, Conn, connect, is_direct
 from holdfast.db.migrate import grants, migrate_up
-from holdfast.store.tasks import TaskStore
+from holdfast.store.store import Store
 from tests.world import World
 
 EVENT = {"id": "evt_1", "type": "order.paid", "data": '{"order": 7}', "version": None, "occurred_at": None}
@@ -54,14 +54,14 @@ async def test_a_producer_cannot_enqueue_a_reserved_kind(world: World, producer:
         assert refused.value.sqlstate == "HF005"
         assert refused.value.diag.message_primary == message
     with pytest.raises(Misused, match="Holdfast's own"):
-        await TaskStore(Settings(database_url=world.url)).enqueue(producer, NewTask(kind))
+        await Store(Settings(database_url=world.url)).enqueue(producer, NewTask(kind))
     assert await kinds_enqueued(world) == []
 
 
 async def test_a_follow_up_of_a_reserved_kind_is_refused_too(world: World, producer: Conn) -> None:
     first = await world.enqueue()
     with pytest.raises(Misused, match=r"'webhook\.deliver' cannot be enqueued"):
-        await TaskStore(Settings(database_url=world.url)).enqueue(
+        await Store(Settings(database_url=world.url)).enqueue(
             producer, NewTask("webhook.deliver", after=(first,))
         )
 

@@ -14,10 +14,9 @@ from holdfast.core.task import NewTask
 from holdfast.db.bridges import numbered
 from holdfast.db.connect import Conn
 from holdfast.db.statements import load
-from holdfast.store.floor import Floor
+from holdfast.store.claim import AtOnce, all_ranges
 from holdfast.store.limits import Limits
-from holdfast.store.permits import AtOnce
-from holdfast.store.turns import Turns
+from holdfast.store.permits import BlockedRequest, whole_line
 from tests.store.outgrown import outgrown
 from tests.world import World
 
@@ -112,7 +111,7 @@ async def test_a_claim_reads_no_table_whole(world: World, tasks: int) -> None:
         # As behind a pooler, where a connection cannot turn whole reads off for itself.
         await world.conn.execute("set local enable_seqscan = on")
         before = await reads(world.conn, "seq_scan")
-        claimed = await world.store.claim(world.conn, Floor(["default"]), world.worker, 100)
+        claimed = await world.store.claims.claim(world.conn, all_ranges(["default"]), world.worker, 100)
         assert await reads(world.conn, "seq_scan") == before
     assert len(claimed.claims) == min(tasks, 100)
 
@@ -125,7 +124,7 @@ where schemaname = 'holdfast' and relname = 'slots'
 
 @pytest.mark.catches("slots-read-whole", "slots-updated-in-an-index")
 async def test_slots_are_found_by_their_key_and_updated_in_place(world: World, limits: Limits) -> None:
-    conn, leasing = world.conn, world.store.leasing
+    conn, permits = world.conn, world.store.permits
     await limits.set(conn, Scope.KEY, "render/episode=*", Limit(running=9))
     await limits.set(conn, Scope.KIND, "mail.send", Limit(running=9))
     await world.register(world.worker)
@@ -135,13 +134,16 @@ async def test_slots_are_found_by_their_key_and_updated_in_place(world: World, l
     await conn.execute("analyze holdfast.slots")
 
     async def at_once() -> None:
-        await world.store.claim(conn, Floor(["default"]), world.worker, 100, at_once=AtOnce(25, ["render"]))
+        await world.store.claims.claim(
+            conn, all_ranges(["default"]), world.worker, 100, at_once=AtOnce(25, ["render"])
+        )
 
     async def in_line() -> None:
-        await leasing.claim_waiting(conn, Turns(["default"], ["render", "mail.send"]), world.worker, 100)
+        request = BlockedRequest(whole_line(["default"], ["render", "mail.send"]), ["default"])
+        await permits.claim_blocked(conn, world.worker, 100, request)
 
     async def freed() -> None:
-        await leasing.free_slots(conn, world.worker, 0, keys)
+        await permits.free_slots(conn, world.worker, 0, keys)
 
     async def accesses(act: Callable[[], Awaitable[None]]) -> tuple[int, ...]:
         # A row is updated in place where its page has room, and dead rows take that away.
@@ -179,10 +181,10 @@ async def test_a_burst_on_a_queue_that_was_counted_as_empty_is_not_sorted(
     async with outgrown(world.conn, 30_000), world.conn.transaction():
         before = (await reads(world.conn, "idx_tup_fetch"))["ready"]
         if statement == "claim":
-            claimed = await world.store.claim(world.conn, Floor(["default"]), world.worker, 10)
+            claimed = await world.store.claims.claim(world.conn, all_ranges(["default"]), world.worker, 10)
             assert len(claimed.claims) == 10
         else:
-            await world.store.shunt(world.conn, Floor(["default"]).ranges(), 10)
+            await world.store.claims.block_heads(world.conn, all_ranges(["default"]), 10)
         after = (await reads(world.conn, "idx_tup_fetch"))["ready"]
         assert 10 <= after - before < 100, "the first few, along the index"
 

@@ -161,10 +161,10 @@ async def test_a_queue_and_a_kind_that_were_resumed_before_the_clock_was_put_bac
 async def test_the_walk_below_the_floors_goes_on_after_the_clock_was_put_back(
     world: World, steps: Steps
 ) -> None:
-    assert await world.store.take_sweep(world.conn, ["default"], 1.0) == ["default"]
+    assert await world.store.claims.take_sweep(world.conn, ["default"], 1.0) == ["default"]
     await step(world, -HOUR)
     await steps.bring_back(world.conn)
-    assert await world.store.take_sweep(world.conn, ["default"], 1.0) == ["default"]
+    assert await world.store.claims.take_sweep(world.conn, ["default"], 1.0) == ["default"]
 
 
 @pytest.mark.requirement("T3", "O1")
@@ -222,7 +222,7 @@ async def test_a_worker_renews_though_the_clock_was_put_forward_before_maintenan
     await world.enqueue("render", bucket="render/episode=7")
     (claim,) = await claim_all(world)
     seen = await step(world, HOUR)
-    assert await world.store.renew(world.conn, [world.worker], LEASE_SECONDS) == {world.worker}
+    assert await world.store.workers.renew(world.conn, [world.worker], LEASE_SECONDS) == {world.worker}
     await world.reclaim(world.conn, forward=seen)
     assert await world.rows("slots") == 1, "its slots are its own"
     assert await world.complete(claim)
@@ -231,10 +231,10 @@ async def test_a_worker_renews_though_the_clock_was_put_forward_before_maintenan
 @pytest.mark.catches("chores-of-nobody-for-an-hour")
 async def test_the_chores_of_one_that_died_when_the_clock_was_put_back_are_taken_over(world: World) -> None:
     dead, heir = str(uuid4()), str(uuid4())
-    assert (await world.store.take_maintenance(world.conn, dead, 24.0))[0]
-    assert not (await world.store.take_maintenance(world.conn, heir, 24.0))[0]
+    assert (await world.store.workers.take_maintenance(world.conn, dead, 24.0))[0]
+    assert not (await world.store.workers.take_maintenance(world.conn, heir, 24.0))[0]
     await step(world, -HOUR)
-    assert (await world.store.take_maintenance(world.conn, heir, 24.0))[0]
+    assert (await world.store.workers.take_maintenance(world.conn, heir, 24.0))[0]
 
 
 @pytest.mark.catches(

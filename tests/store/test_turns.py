@@ -8,10 +8,10 @@ import pytest
 from holdfast.config import Settings
 from holdfast.core.limit import Limit, Scope
 from holdfast.core.task import NewTask
-from holdfast.store.claimer import Claimer
-from holdfast.store.floor import Floor
+from holdfast.store.claim import all_ranges
 from holdfast.store.limits import Limits
-from holdfast.store.turns import Turns
+from holdfast.worker.executor.claimer import Claimer
+from holdfast.worker.executor.turns import Turns
 from tests.asked import asked_of
 from tests.store.test_limits import claim_all
 from tests.world import World
@@ -23,7 +23,7 @@ async def keep(world: World, tenants: dict[str, int]) -> None:
     ]
     for at in range(0, len(tasks), 1_000):
         await world.store.enqueue_many(world.conn, tasks[at : at + 1_000])
-    while await world.store.shunt(world.conn, Floor(["default"]).ranges()):
+    while await world.store.claims.block_heads(world.conn, all_ranges(["default"])):
         pass
 
 
@@ -69,7 +69,7 @@ async def test_a_paused_kind_starts_nothing_behind_its_keys_and_resumes_gently(w
 
 async def test_a_worker_leaves_alone_what_it_cannot_run(world: World) -> None:
     await keep(world, {"a": 1})
-    await world.store.register(world.conn, str(uuid4()), "w", 60, kinds=["other"])
+    await world.store.workers.register(world.conn, str(uuid4()), "w", 60, kinds=["other"])
     assert await world.claim(kinds=["other"]) == []
     assert await world.claim(kinds=["other"]) == []
     assert len(await world.claim()) == 1
@@ -79,12 +79,12 @@ async def test_a_worker_leaves_alone_what_it_cannot_run(world: World) -> None:
 def test_a_look_begins_where_the_last_one_met_something_and_now_and_then_at_the_beginning() -> None:
     now = 0.0
     turns = Turns(["a"], ["x", "y"], clock=lambda: now)
-    assert turns.ranges()["floors"] == [0, 0]
+    assert [one.floor for one in turns.ranges()] == [0, 0]
     turns.learn([("a", "x", 5_000_000)])
-    assert turns.ranges()["floors"] == [4_500_000, 0]
+    assert [one.floor for one in turns.ranges()] == [4_500_000, 0]
     turns.learn([])
     now = 1.5
-    assert turns.ranges()["floors"] == [0, 0], "whatever came in below is found"
+    assert [one.floor for one in turns.ranges()] == [0, 0], "whatever came in below is found"
 
 
 @pytest.mark.catches("turn-not-held")
@@ -93,7 +93,7 @@ async def test_a_task_moved_aside_while_its_bucket_is_served_is_not_forgotten(wo
     second = await world.enqueue("fair", bucket="fair/tenant=a")
     other = await world.open()
     async with other.transaction():
-        await world.store.claim(other, Floor(["default"]), world.worker, 10)
+        await world.store.claims.claim(other, all_ranges(["default"]), world.worker, 10)
         # Whoever serves the bucket now cannot see the task that is on its way to it.
         early = [claim.id for claim in await world.claim()]
     await world.check()
@@ -106,10 +106,10 @@ async def test_a_slot_freed_while_its_bucket_is_served_is_not_forgotten(world: W
     await limits.set(world.conn, Scope.KEY, "fair/tenant=a", Limit(running=2))
     await keep(world, {"a": 5})
     held = await world.claim()
-    await world.store.leasing.free_slots(world.conn, world.worker, 0, {"fair/tenant=a": 1})
+    await world.store.permits.free_slots(world.conn, world.worker, 0, {"fair/tenant=a": 1})
     other = await world.open()
     async with other.transaction():
-        await world.store.leasing.free_slots(other, world.worker, 0, {"fair/tenant=a": 1})
+        await world.store.permits.free_slots(other, world.worker, 0, {"fair/tenant=a": 1})
         await world.claim(worker=str(uuid4()))
     assert len(held) == 2
     await world.check()

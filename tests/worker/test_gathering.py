@@ -4,9 +4,9 @@ import pytest
 
 from holdfast.core.handler import Gather, Handler
 from holdfast.core.task import NewTask
-from holdfast.store.slots import Slots
 from holdfast.worker.executor.buffer import Hand
 from holdfast.worker.executor.gathering import COMING_SECONDS, Gathering
+from holdfast.worker.executor.permits import Slots
 from tests.world import World
 
 

@@ -222,7 +222,7 @@ async def test_whoever_holds_a_row_is_named(world: World, url: str, direct_url: 
     await other.execute("begin")
     await other.execute("update holdfast.workers set name = name")
     renewing = asyncio.create_task(
-        watched.link.use(lambda conn: world.store.renew(conn, [world.worker], 30.0))
+        watched.link.use(lambda conn: world.store.workers.renew(conn, [world.worker], 30.0))
     )
     row = await watched.named()
     assert (row.pid, row.user, row.state) == (other.info.backend_pid, "postgres", "idle in transaction")

@@ -158,7 +158,7 @@ async def test_a_slot_that_a_lost_worker_left_comes_back(world: World, keeper: K
     await world.enqueue(bucket="fair/tenant=a")
     claim = await world.claim_one()
     await world.conn.execute("update holdfast.workers set lost_at = now()")
-    await world.store.settle(world.conn, [world.verdict(claim, Complete())])
+    await world.store.settler.settle(world.conn, [world.verdict(claim, Complete())])
     assert await world.rows("slots") == 1
     await keeper.rest(WAKE_SECONDS)
     assert await world.rows("slots") == 0

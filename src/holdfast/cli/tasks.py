@@ -30,7 +30,7 @@ from holdfast.ops.dead_letters import DeadLetters
 from holdfast.ops.masking import mask_for
 from holdfast.store.audit import AuditWriter, Author
 from holdfast.store.operate import Operator
-from holdfast.store.tasks import TaskStore
+from holdfast.store.store import Store
 from holdfast.views.tasks import AttemptView, Browser, Found, Listed
 from holdfast.views.why import Reason as Because
 from holdfast.views.why import Why
@@ -67,7 +67,7 @@ def enqueue(  # noqa: PLR0913 (one for each option)
 
     async def work(conn: Conn, settings: Settings) -> Enqueued:
         async with conn.transaction():
-            done = await TaskStore(settings).enqueue(conn, task)
+            done = await Store(settings).enqueue(conn, task)
             if done.created:
                 author = Author(by or me(), "")
                 await AuditWriter(settings).note_tasks(conn, Action.TASK_ENQUEUE, author, [done.id])

@@ -21,7 +21,7 @@ from holdfast.db.connect import away, connect
 from holdfast.db.migrate import require_current, require_read_committed
 from holdfast.observe.log import LogLines
 from holdfast.store.kinds import Declarations
-from holdfast.store.tasks import TaskStore
+from holdfast.store.store import Store
 from holdfast.worker.options import Until, WorkerOptions
 from holdfast.worker.supervisor.lock_watch import LockWatch
 from holdfast.worker.supervisor.supervisor import Supervisor
@@ -167,11 +167,11 @@ def worker(  # noqa: PLR0913 (one for each option)
     lines = LogLines()
     watched = None if metrics_port is None else Watched(metrics_host, metrics_port)
     listen = lines if watched is None else both(lines, watched.counted)
-    asyncio.run(_supervise(options, app, TaskStore(settings, LockWatch(options, listen)), lines, watched))
+    asyncio.run(_supervise(options, app, Store(settings, LockWatch(options, listen)), lines, watched))
 
 
 async def _supervise(
-    options: WorkerOptions, app: str, store: TaskStore, lines: LogLines, watched: Watched | None
+    options: WorkerOptions, app: str, store: Store, lines: LogLines, watched: Watched | None
 ) -> None:
     # A server that is away is waited for. One that is there must have this database, and our tables.
     try:

@@ -16,7 +16,8 @@ from holdfast.core.task import Claim
 from holdfast.db.connect import Conn
 from holdfast.db.statements import load_all
 from holdfast.store.operate import Operator
-from holdfast.store.tasks import TaskStore, as_claims
+from holdfast.store.store import Store
+from holdfast.store.workers import as_claims
 
 # A worker of ours counts its connections; one of these has none, and whoever speaks for it holds its row.
 EPOCH = 0
@@ -37,7 +38,7 @@ class Lease:
 class OutsideStore:
     """What is written for outside workers, each in the name of the token that entered it."""
 
-    def __init__(self, store: TaskStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._sql = load_all(["store/http_workers.sql", "store/permits.sql"], store.settings.schema_name)
 
@@ -146,9 +147,9 @@ class OutsideStore:
             row = await (await conn.execute(self._sql["has_slots"], values)).fetchone()
             if row is None or not row[0]:
                 return
-        held = await self._store.held(conn, worker)
+        held = await self._store.workers.held(conn, worker)
         # Names without a slot are passed over: limits that it does not have cost nothing.
-        await self._store.leasing.set_slots(conn, worker, EPOCH, _limits_of(held))
+        await self._store.permits.set_slots(conn, worker, EPOCH, _limits_of(held))
 
 
 def _limits_of(claims: Sequence[Claim]) -> Counter[str]:

@@ -2,16 +2,14 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from holdfast.config import Settings
 from holdfast.core.events import Listener, TasksClaimed
 from holdfast.core.task import TIMEOUT_SECONDS, Claim
 from holdfast.db.connect import Conn
 from holdfast.db.statements import load_all
-from holdfast.store.slots import Slots
-from holdfast.store.turns import Turns
 
 STIR_LIMIT = 2_000
 # As the generated column buckets.rate_ahead counts on.
@@ -20,23 +18,52 @@ FILES = ("store/claim_waiting.sql", "store/line.sql", "store/permits.sql")
 
 
 @dataclass(frozen=True, slots=True)
-class AtOnce:
-    """How many tasks, of which kinds, a claim may start at once though a limit counts them.
+class LineRange:
+    """Where to look in the line for one queue and kind: from this turn on."""
 
-    With `turns` it also tells whether any that wait have their turn.
-    """
-
-    tasks: int = 0
-    kinds: Sequence[str] = ()
-    epoch: int = 0
-    turns: bool = False
+    queue: str
+    kind: str
+    floor: int = 0
 
 
-NOTHING_AT_ONCE = AtOnce()
+def whole_line(queues: Iterable[str], kinds: Collection[str]) -> list[LineRange]:
+    """The line from its beginning, for these queues and kinds."""
+    return [LineRange(queue, kind) for queue in queues for kind in kinds]
 
 
-class Leasing:
-    """What a worker does behind limits; `TaskStore.leasing` is one."""
+@dataclass(frozen=True, slots=True)
+class BlockedRequest:
+    """What a claim of blocked tasks looks for: where, and what the worker holds of limits already."""
+
+    line: Sequence[LineRange]
+    queues: Sequence[str]
+    # None stands for all kinds.
+    kinds: Sequence[str] | None = None
+    # How many more tasks to claim ahead, by bucket whose slots this worker holds, and where to begin there.
+    ahead: Mapping[str, int] = field(default_factory=dict)
+    floors: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    # Slots to give back first.
+    freed: Mapping[str, int] = field(default_factory=dict)
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedClaimed:
+    """What a claim of blocked tasks took, and what it says about limits."""
+
+    claims: Sequence[Claim]
+    # By limit: the slots that the worker holds now, and the limit's capacity if it has one.
+    held: Mapping[str, tuple[int, int | None]]
+    # How many workers share a limit.
+    workers: int
+    # Buckets in which more tasks wait.
+    more: Sequence[str]
+    # The oldest turn that was met, by queue and kind.
+    met: Sequence[tuple[str, str, int]]
+
+
+class Permits:
+    """Leases and returns the slots of limits."""
 
     def __init__(self, settings: Settings, listen: Listener) -> None:
         self._sql = load_all(
@@ -44,47 +71,43 @@ class Leasing:
         )
         self._listen = listen
 
-    async def claim_waiting(  # noqa: PLR0913 (what a lease depends on)
+    async def claim_blocked(
         self,
         conn: Conn,
-        turns: Turns,
         worker: str,
         limit: int,
+        request: BlockedRequest,
         timeout: float = TIMEOUT_SECONDS,
-        *,
-        kinds: Sequence[str] | None = None,
-        slots: Slots | None = None,
-        epoch: int = 0,
-    ) -> list[Claim]:
-        """Take up to so many tasks, of these kinds, from behind buckets that have room, with their slots."""
-        slots = Slots() if slots is None else slots
-        freed, wanted, floors = slots.take_surplus(), slots.wanted(), slots.floors()
-        values = turns.ranges(slots.sated()) | {
-            "known": None if kinds is None else list(kinds),
+    ) -> BlockedClaimed:
+        """Take up to so many tasks from behind buckets that have room, with their slots."""
+        values = {
+            "queues": [one.queue for one in request.line],
+            "kinds": [one.kind for one in request.line],
+            "floors": [one.floor for one in request.line],
+            "served": list(request.queues),
+            "known": None if request.kinds is None else list(request.kinds),
             "limit": limit,
             "worker": worker,
-            "epoch": epoch,
+            "epoch": request.generation,
             "timeout": timeout,
-            "places": list(floors),
-            "ahead": [wanted.get(place, 0) for place in floors],
-            "floor_priorities": [priority for priority, _ in floors.values()],
-            "floor_positions": [position for _, position in floors.values()],
-            "freed": list(freed),
-            "counts": list(freed.values()),
+            "places": list(request.floors),
+            "ahead": [request.ahead.get(bucket, 0) for bucket in request.floors],
+            "floor_priorities": [priority for priority, _ in request.floors.values()],
+            "floor_positions": [position for _, position in request.floors.values()],
+            "freed": list(request.freed),
+            "counts": list(request.freed.values()),
         }
         asked_at = time.monotonic()
         cursor = await conn.execute(self._sql["claim_waiting"], values)
         head, *rows = await cursor.fetchall()
-        told = json.loads(head[5])
-        turns.learn(told["met"] or ())
+        about = json.loads(head[5])
         claims = [
             Claim._make((*row[:-2], worker, tuple(row[-2]), asked_at + START_SECONDS if row[-1] else None))
             for row in rows
         ]
-        slots.leased(told["leased"], told["workers"], told["more"], list(floors), claims)
         if claims:
             self._listen(TasksClaimed(worker, claims))
-        return claims
+        return BlockedClaimed(claims, about["leased"], about["workers"], about["more"], about["met"] or ())
 
     async def free_slots(self, conn: Conn, worker: str, epoch: int, freed: Mapping[str, int]) -> None:
         """Give slots back without claiming."""

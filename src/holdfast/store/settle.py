@@ -53,7 +53,7 @@ class Settled:
 
 
 class Settler:
-    """Writes verdicts; `TaskStore` is its face."""
+    """Writes verdicts; `Store` is its face."""
 
     def __init__(self, settings: Settings, listen: Listener) -> None:
         self._settings = settings

@@ -19,13 +19,12 @@ from holdfast.core.state import Move
 from holdfast.core.stored_json import CHARACTERS_MAX, check_json
 from holdfast.core.task import RESERVED_QUEUE, TIMEOUT_SECONDS, Claim
 from holdfast.db.connect import Conn
-from holdfast.store.floor import BEGINNING, END, Floor, Range
+from holdfast.store.claim import AtOnce, all_ranges
 from holdfast.store.http_workers import EPOCH, Lease, OutsideStore
 from holdfast.store.kinds import Declarations
-from holdfast.store.permits import AtOnce
+from holdfast.store.permits import BlockedRequest, whole_line
 from holdfast.store.settle import Settlement
-from holdfast.store.tasks import TaskStore
-from holdfast.store.turns import Turns
+from holdfast.store.store import Store
 from holdfast.store.unserved_kinds import Gates
 from holdfast.worker.policies import Verdicts
 
@@ -48,7 +47,7 @@ class Beat:
 class OutsideWorkers:
     """What can be done in the name of a token's workers."""
 
-    def __init__(self, store: TaskStore, handlers: Handlers, token: str) -> None:
+    def __init__(self, store: Store, handlers: Handlers, token: str) -> None:
         self._store = store
         self._rows = OutsideStore(store)
         self._declarations = Declarations(store.settings)
@@ -102,7 +101,7 @@ class OutsideWorkers:
     async def beat(self, conn: Conn, worker: str) -> Beat:
         """Prolong its lease, and say what it was asked to stop."""
         lease = await self._rows.renew(conn, self._token, worker)
-        return Beat(lease, await self._store.cancel_requests(conn, worker))
+        return Beat(lease, await self._store.workers.cancel_requests(conn, worker))
 
     async def claim(
         self, conn: Conn, worker: str, limit: int, holding: Collection[Held]
@@ -128,7 +127,7 @@ class OutsideWorkers:
                 failure = Failure.of(FailureClass.INVALID, message, code=ErrorCode.PAYLOAD_INVALID)
                 unreadable.append((claim, self._verdicts.of(claim, Failed(failure))))
         if unreadable:
-            await self._store.settle(conn, unreadable)
+            await self._store.settler.settle(conn, unreadable)
         await self._rows.keep_slots(conn, worker)
         return lease, ready
 
@@ -138,7 +137,7 @@ class OutsideWorkers:
         claim = await self._rows.holds(conn, worker, *held)
         if claim is None:
             return await self._ended_before(conn, worker, held, outcome)
-        settled = await self._store.settle(conn, [(claim, await self._verdict(conn, claim, outcome))])
+        settled = await self._store.settler.settle(conn, [(claim, await self._verdict(conn, claim, outcome))])
         await self._rows.keep_slots(conn, worker, [claim])
         if not settled.accepted:
             # Somebody has deleted the task meanwhile.
@@ -166,33 +165,33 @@ class OutsideWorkers:
         moves = _TRIED if verdict.move in _TRIED else (verdict.move,)
         ended_as = await self._rows.ended_as(conn, worker, *held, moves)
         if ended_as is None and await self._rows.may_be_late(conn, worker, *held):
-            await self._store.refuse(conn, [(told, verdict)])
+            await self._store.settler.refuse(conn, [(told, verdict)])
         return ended_as
 
     async def leave(self, conn: Conn, worker: str) -> int:
         """Gone on purpose: what it held goes back unspent; how many that were."""
         await self._rows.lock(conn, self._token, worker)
         released = await self._release_but(conn, worker, (), Release.DRAINED)
-        await self._store.retire(conn, worker)
+        await self._store.workers.retire(conn, worker)
         return released
 
     async def _look(self, conn: Conn, lease: Lease, limit: int) -> list[Claim]:
         """From behind buckets and from ready, neither before the other."""
-        turns, worker = Turns(lease.queues, lease.kinds), lease.worker
+        worker, line = lease.worker, whole_line(lease.queues, lease.kinds)
+        request = BlockedRequest(line, lease.queues, lease.kinds, generation=EPOCH)
 
         async def waiting(room: int) -> list[Claim]:
-            return await self._store.leasing.claim_waiting(
-                conn, turns, worker, room, kinds=lease.kinds, epoch=EPOCH
-            )
+            found = await self._store.permits.claim_blocked(conn, worker, room, request)
+            return list(found.claims)
 
         claims = await waiting((limit + 1) // 2)
-        ranges = [Range(r.queue, r.priority, BEGINNING, END) for r in Floor(lease.queues).ranges()]
+        ranges = all_ranges(lease.queues)
         if (room := limit - len(claims)) > 0:
             at_once = AtOnce(room, lease.kinds, EPOCH)
-            found = await self._store.claim_ranges(conn, ranges, worker, room, TIMEOUT_SECONDS, at_once)
+            found = await self._store.claims.claim(conn, ranges, worker, room, TIMEOUT_SECONDS, at_once)
             claims += found.claims
             if found.parked >= room:
-                await self._store.shunt(conn, ranges)
+                await self._store.claims.block_heads(conn, ranges)
         if (room := limit - len(claims)) > 0:
             claims += await waiting(room)
         return claims
@@ -205,7 +204,7 @@ class OutsideWorkers:
             await gates.gate(conn, kind)
         if strange:
             self._store.listen(KindsUnknown(lease.worker, strange))
-        await self._store.settle(conn, [self._back(claim, strange) for claim in claims])
+        await self._store.settler.settle(conn, [self._back(claim, strange) for claim in claims])
 
     def _back(self, claim: Claim, strange: Collection[str]) -> Settlement:
         if claim.kind in strange:
@@ -221,7 +220,9 @@ class OutsideWorkers:
     ) -> int:
         known = set(holding)
 
-        def fate(claim: Claim, _: bool) -> Outcome | None:  # noqa: FBT001 (a row's column)
+        def outcome_of(claim: Claim, _: bool) -> Outcome | None:  # noqa: FBT001 (a row's column)
             return None if (claim.id, claim.fence) in known else Released(why)
 
-        return len((await self._store.take_back(conn, worker, fate, lambda _: Policy())).accepted)
+        return len(
+            (await self._store.workers.take_back(conn, worker, outcome_of, lambda _: Policy())).accepted
+        )

@@ -17,7 +17,7 @@ from holdfast.core.errors import NotAllowed
 from holdfast.core.events import both
 from holdfast.observe.counters import Counted
 from holdfast.observe.log import LogLines
-from holdfast.store.tasks import TaskStore
+from holdfast.store.store import Store
 from holdfast.worker.channel import Wire
 from holdfast.worker.executor.executor import Executor
 from holdfast.worker.executor.fork_server import SoloServer
@@ -56,7 +56,7 @@ async def _run(path: str, worker: str, wire: Wire, flight: int, options: WorkerO
         worker,
         options,
         app.handlers,
-        TaskStore(app.settings, app.listener),
+        Store(app.settings, app.listener),
         wire,
         FlightRecord(flight, options.concurrency),
         solo,

@@ -18,7 +18,7 @@ from holdfast.http.request import AskedBy, Asking
 from holdfast.http.routes.tasks import TaskId
 from holdfast.http.schemas import TEXT_MAX, Shape, Text, Why, leads_to
 from holdfast.store.http_workers import Lease
-from holdfast.store.tasks import TaskStore
+from holdfast.store.store import Store
 from holdfast.worker.http_workers import OutsideWorkers
 
 router = APIRouter(route_class=Asking, tags=["workers"])
@@ -253,7 +253,7 @@ def _late(task_id: str) -> JSONResponse:
 
 
 def _workers(asked: AskedBy) -> OutsideWorkers:
-    store = TaskStore(asked.settings, asked.service.listen)
+    store = Store(asked.settings, asked.service.listen)
     return OutsideWorkers(store, asked.handlers, asked.bearer.token)
 
 

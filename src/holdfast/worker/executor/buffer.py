@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import Sequence
 
 from holdfast.core.task import Claim
-from holdfast.store.slots import Slots
 from holdfast.worker.executor.gathering import Gathering
+from holdfast.worker.executor.permits import Slots
 
 # Claimed ahead on a wrong guess: what has not started by then goes back to whoever is free.
 WAIT_SECONDS_MAX = 1.0

@@ -3,7 +3,7 @@
 import psycopg
 
 from holdfast.db.link import Link, LinkLost
-from holdfast.store.tasks import TaskStore
+from holdfast.store.store import Store
 from holdfast.worker.executor.runs import Runs
 
 EVERY_SECONDS = 1.0
@@ -12,7 +12,7 @@ EVERY_SECONDS = 1.0
 class Cancels:
     """The cancel requests of one executor."""
 
-    def __init__(self, worker: str, store: TaskStore, link: Link, runs: Runs) -> None:
+    def __init__(self, worker: str, store: Store, link: Link, runs: Runs) -> None:
         self._worker = worker
         self._store = store
         self._link = link
@@ -29,7 +29,7 @@ class Cancels:
         self._asking = True
         self._next_at = now + EVERY_SECONDS
         try:
-            asked = await self._link.use(lambda conn: self._store.cancel_requests(conn, self._worker))
+            asked = await self._link.use(lambda conn: self._store.workers.cancel_requests(conn, self._worker))
         except (LinkLost, psycopg.Error):
             return
         finally:

@@ -16,9 +16,9 @@ from holdfast.core.handler import Handlers
 from holdfast.core.task import Claim
 from holdfast.db.connect import Conn
 from holdfast.db.link import Link, LinkLost, ReconnectDelay
-from holdfast.store.claimer import Claimer
-from holdfast.store.slots import Slots
-from holdfast.store.tasks import TaskStore
+from holdfast.store.store import Store
+from holdfast.worker.executor.claimer import Claimer
+from holdfast.worker.executor.permits import Slots
 from holdfast.worker.flight_record import ITEMS_MAX
 from holdfast.worker.options import WorkerOptions
 
@@ -38,7 +38,7 @@ class Intake:
         worker: str,
         options: WorkerOptions,
         handlers: Handlers,
-        store: TaskStore,
+        store: Store,
         link: Link,
         held: Callable[[], Sequence[Claim]],
     ) -> None:
@@ -114,7 +114,7 @@ class Intake:
             return
         try:
             await self._link.use(
-                lambda conn: self._store.leasing.free_slots(conn, self._worker, self._generation, freed)
+                lambda conn: self._store.permits.free_slots(conn, self._worker, self._generation, freed)
             )
         except (LinkLost, psycopg.Error):
             # They are not held here any more, so that the next look at what is held frees them.
@@ -128,8 +128,8 @@ class Intake:
         if self.due:
             self._reconcile_at.pop(0)
             began = time.monotonic()
-            await self._store.reconcile(conn, self._worker, self._held())
-            await self._store.leasing.set_slots(conn, self._worker, self._generation, self.slots.held())
+            await self._store.workers.reconcile(conn, self._worker, self._held())
+            await self._store.permits.set_slots(conn, self._worker, self._generation, self.slots.held())
             now = time.monotonic()
             self._looked_enough_until = now + (now - began) / RECONCILE_SHARE
         return await self._claimer.claim(conn, want, free=free())

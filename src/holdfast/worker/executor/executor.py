@@ -14,7 +14,7 @@ from holdfast.core.outcome import Complete, Failed, Finished, Outcome, Release, 
 from holdfast.core.task import Claim
 from holdfast.db.link import Link
 from holdfast.store.settle import Settlement
-from holdfast.store.tasks import TaskStore
+from holdfast.store.store import Store
 from holdfast.worker.background import Errands
 from holdfast.worker.channel import Order, Report, Wire
 from holdfast.worker.executor.buffer import Hand
@@ -49,7 +49,7 @@ class Executor:
         worker: str,
         options: WorkerOptions,
         handlers: Handlers,
-        store: TaskStore,
+        store: Store,
         wire: Wire,
         flight: FlightRecord,
         solo: SoloServer,

@@ -14,12 +14,12 @@ from holdfast.db.link import Link, LinkLost, ReconnectDelay
 from holdfast.store.kinds import Declarations
 from holdfast.store.limits import CODE, Limits
 from holdfast.store.schedules import Schedules
-from holdfast.store.tasks import TaskStore
+from holdfast.store.store import Store
 from holdfast.worker.options import WorkerOptions
 
 
 async def register(
-    link: Link, store: TaskStore, worker: str, options: WorkerOptions, handlers: Handlers
+    link: Link, store: Store, worker: str, options: WorkerOptions, handlers: Handlers
 ) -> float:
     """Make its kinds, their limits and schedules known, then the worker, however long the database is away.
 
@@ -33,7 +33,7 @@ async def register(
     async def enter(conn: Conn) -> None:
         # Of an earlier try the answer may have been lost, and not the row.
         with suppress(psycopg.errors.UniqueViolation):
-            await store.register(
+            await store.workers.register(
                 conn,
                 worker,
                 options.name,

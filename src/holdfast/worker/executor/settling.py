@@ -12,7 +12,7 @@ import psycopg
 from holdfast.core.events import Listener, StatementFailed
 from holdfast.db.link import Link, LinkLost, ReconnectDelay
 from holdfast.store.settle import Settled, Settlement
-from holdfast.store.tasks import TaskStore
+from holdfast.store.store import Store
 from holdfast.worker.flight_record import UNSETTLED_MAX
 
 GROUP_MAX = 500
@@ -24,7 +24,7 @@ class Settling:
 
     def __init__(
         self,
-        store: TaskStore,
+        store: Store,
         link: Link,
         listen: Listener,
         written: Callable[[Sequence[Settlement]], None],
@@ -85,9 +85,9 @@ class Settling:
         delay = ReconnectDelay()
         if self._uncertain:
             self._uncertain = bool(self._waiting)
-            first = self._store.settle_again
+            first = self._store.settler.settle_again
         else:
-            first = self._store.settle
+            first = self._store.settler.settle
         try:
             return await self._link.use(lambda conn: first(conn, group))
         except LinkLost:
@@ -97,7 +97,7 @@ class Settling:
         while True:
             await asyncio.sleep(delay.next())
             try:
-                return await self._link.use(lambda conn: self._store.settle_again(conn, group))
+                return await self._link.use(lambda conn: self._store.settler.settle_again(conn, group))
             except LinkLost:
                 continue
             except psycopg.Error as error:

@@ -8,8 +8,8 @@ from holdfast.core.decide import Verdict, expire
 from holdfast.core.handler import Handlers
 from holdfast.core.outcome import Release, Released
 from holdfast.core.task import Claim
-from holdfast.store.slots import Slots
 from holdfast.worker.executor.buffer import Hand
+from holdfast.worker.executor.permits import Slots
 from holdfast.worker.executor.runs import Runs
 from holdfast.worker.executor.unknown_kinds import Strangers
 from holdfast.worker.policies import Verdicts

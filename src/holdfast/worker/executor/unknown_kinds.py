@@ -6,7 +6,7 @@ import psycopg
 
 from holdfast.core.events import KindsUnknown
 from holdfast.db.link import Link, LinkLost
-from holdfast.store.tasks import TaskStore
+from holdfast.store.store import Store
 from holdfast.store.unserved_kinds import Gates
 from holdfast.worker.background import Errands
 
@@ -19,7 +19,7 @@ class Strangers:
     def __init__(
         self,
         worker: str,
-        store: TaskStore,
+        store: Store,
         link: Link,
         errands: Errands,
     ) -> None:

@@ -7,7 +7,7 @@ import psycopg
 from holdfast.core.decide import Policy
 from holdfast.core.events import StatementFailed
 from holdfast.db.link import Link, LinkLost, ReconnectDelay
-from holdfast.store.tasks import TaskStore
+from holdfast.store.store import Store
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.supervisor.executor_process import Child, Fates
 
@@ -17,7 +17,7 @@ LAST_CLAIM_SECONDS = 0.5
 class Burials:
     """The burials of one supervisor, on a connection that is there only while it is needed."""
 
-    def __init__(self, options: WorkerOptions, store: TaskStore) -> None:
+    def __init__(self, options: WorkerOptions, store: Store) -> None:
         self._options = options
         self._store = store
         self._link = Link(
@@ -57,8 +57,8 @@ class Burials:
 
     async def _take_back(self, worker: str, fates: Fates) -> bool:
         """Whether nothing of it is left, so that it could be crossed off."""
-        await self._link.use(lambda conn: self._store.take_back(conn, worker, fates.of, self._policy))
-        return await self._link.use(lambda conn: self._store.retire(conn, worker))
+        await self._link.use(lambda conn: self._store.workers.take_back(conn, worker, fates.of, self._policy))
+        return await self._link.use(lambda conn: self._store.workers.retire(conn, worker))
 
     async def close(self) -> None:
         """Let its connection go."""

@@ -8,7 +8,7 @@ import psycopg
 
 from holdfast.core.events import StatementFailed
 from holdfast.db.link import Link, LinkLost, ReconnectDelay
-from holdfast.store.tasks import TaskStore
+from holdfast.store.store import Store
 from holdfast.worker.channel import Order
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.supervisor.executor_process import Child
@@ -22,7 +22,7 @@ class Renewals:
     def __init__(
         self,
         options: WorkerOptions,
-        store: TaskStore,
+        store: Store,
         children: Collection[Child],
         lost: Callable[[Child], None],
     ) -> None:
@@ -72,7 +72,7 @@ class Renewals:
         sent_at = time.monotonic()
         workers = [child.worker for child in children]
         renewed = await self._link.use(
-            lambda conn: self._store.renew(conn, workers, self._options.lease_seconds)
+            lambda conn: self._store.workers.renew(conn, workers, self._options.lease_seconds)
         )
         for child in children:
             if child.worker in renewed:

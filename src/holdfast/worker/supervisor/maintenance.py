@@ -23,9 +23,10 @@ from holdfast.store.followups import Followups
 from holdfast.store.operate import Operator
 from holdfast.store.plan_tasks import Drivers
 from holdfast.store.schedules import Schedules
-from holdfast.store.tasks import RECLAIM_LIMIT, TaskStore
+from holdfast.store.store import Store
 from holdfast.store.unserved_kinds import Gates
 from holdfast.store.upkeep import Upkeep
+from holdfast.store.workers import RECLAIM_LIMIT
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.supervisor.clock_watch import ClockWatch
 
@@ -65,7 +66,7 @@ class Maintenance:
     def __init__(
         self,
         options: WorkerOptions,
-        store: TaskStore,
+        store: Store,
         policies: Mapping[str, Policy],
         listen: Listener,
         clock: Callable[[], float] = time.monotonic,
@@ -157,7 +158,7 @@ class Maintenance:
     async def leave(self) -> None:
         """Let someone else do it from now on."""
         if self._holding:
-            await self._link.use(lambda conn: self._store.leave_maintenance(conn, self._holder))
+            await self._link.use(lambda conn: self._store.workers.leave_maintenance(conn, self._holder))
 
     async def turn(self, conn: Conn) -> float:
         """Do what is due, if these chores are ours; answers in how many seconds to come again."""
@@ -165,7 +166,9 @@ class Maintenance:
             held_before = self._holding
             # Before it is known that a lease has ended: perhaps the clock was put forward.
             await self._clock_watch.look(conn)
-            self._holding, ends_in = await self._store.take_maintenance(conn, self._holder, self._lease)
+            self._holding, ends_in = await self._store.workers.take_maintenance(
+                conn, self._holder, self._lease
+            )
             if not self._holding:
                 self._clock_watch.on_maintenance_lost()
                 # What whoever does the chores could not fire.
@@ -256,7 +259,9 @@ class Maintenance:
         began = self._clock()
         while True:
             forward = self._clock_watch.forward
-            taken = await self._store.reclaim(conn, self._policy, limit=RECLAIM_LIMIT, forward=forward)
+            taken = await self._store.workers.reclaim(
+                conn, self._policy, limit=RECLAIM_LIMIT, forward=forward
+            )
             if len(taken.accepted) < RECLAIM_LIMIT:
                 # It reads whatever was held since the oldest snapshot; a lost worker is not waited for.
                 return self._again("look", max(LOOK_SECONDS, SHARE * (self._clock() - began)))
@@ -269,7 +274,7 @@ class Maintenance:
         return self._again("gates", GATES_SECONDS)
 
     async def _stir(self, conn: Conn) -> float:
-        _, after = await self._store.leasing.stir(conn, self._stirred)
+        _, after = await self._store.permits.stir(conn, self._stirred)
         self._stirred = after or ""
         return AGAIN_SECONDS if after else self._again("stir", STIR_SECONDS)
 

@@ -10,7 +10,7 @@ from psycopg import sql
 
 from holdfast.db.connect import connect, is_direct
 from holdfast.db.link import ReconnectDelay
-from holdfast.store.tasks import HINT_CHANNEL
+from holdfast.store.store import HINT_CHANNEL
 from holdfast.worker.options import WorkerOptions
 
 RETRY_SECONDS = 5.0

@@ -26,7 +26,7 @@ from holdfast.core.events import (
     WorkerLeaving,
 )
 from holdfast.db.link import LinkLost
-from holdfast.store.tasks import TaskStore
+from holdfast.store.store import Store
 from holdfast.worker.background import Errands
 from holdfast.worker.channel import Order, Report
 from holdfast.worker.options import Until, WorkerOptions
@@ -48,7 +48,7 @@ HURRIED = {Leaving.ABORTED: Order.ABORT, Leaving.LEASE_LOST: Order.STOP}
 class Supervisor:
     """One worker: a tree of this process and its executors."""
 
-    def __init__(self, options: WorkerOptions, command: Sequence[str], store: TaskStore) -> None:
+    def __init__(self, options: WorkerOptions, command: Sequence[str], store: Store) -> None:
         self._options = options
         self._command = command
         self._store = store

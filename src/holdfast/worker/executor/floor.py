@@ -22,19 +22,17 @@ on a budget of one part in `SWEEP_SHARE` of one connection's time.
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 from holdfast.core.task import PRIORITIES
+from holdfast.store.claim import BEGINNING, END, Range, Snapshot
 
 FOLLOW_SECONDS = 5.0
 SWEEP_SECONDS_MIN = 1.0
 SWEEP_SHARE = 30
 SLICE_SECONDS_MAX = 0.02
 
-BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
-END = datetime(9999, 12, 31, tzinfo=UTC)
 _FOLLOW = timedelta(seconds=FOLLOW_SECONDS)
 _FIRST_WIDTH = timedelta(seconds=30)
 _NARROWEST = timedelta(seconds=2)
@@ -43,25 +41,6 @@ _WIDEST = timedelta(days=365)
 _CLOSE = timedelta(seconds=0.1)
 
 Taken: TypeAlias = tuple[str, int, datetime]
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """One stretch of one queue and priority to look at."""
-
-    queue: str
-    priority: int
-    start: datetime
-    end: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What a claim could see: numbers below xmin had ended. `number` is its own, if it took one."""
-
-    xmin: int
-    number: int | None
-    at: datetime
 
 
 class Floor:

@@ -5,11 +5,12 @@ from collections.abc import Callable, Sequence
 
 from holdfast.core.task import TIMEOUT_SECONDS, Claim
 from holdfast.db.connect import Conn
-from holdfast.store.floor import BEGINNING, END, Floor, Range, Sweep
-from holdfast.store.permits import AtOnce
-from holdfast.store.slots import Slots
-from holdfast.store.tasks import Claimed, TaskStore
-from holdfast.store.turns import Turns
+from holdfast.store.claim import AtOnce, Claimed, Range, all_ranges
+from holdfast.store.permits import BlockedRequest
+from holdfast.store.store import Store
+from holdfast.worker.executor.floor import Floor, Sweep
+from holdfast.worker.executor.permits import Slots
+from holdfast.worker.executor.turns import Turns
 
 # Behind buckets is looked at when something was moved there, and otherwise at this pace.
 WAITING_SECONDS = 0.1
@@ -29,7 +30,7 @@ class Claimer:
 
     def __init__(  # noqa: PLR0913 (what a claim depends on)
         self,
-        store: TaskStore,
+        store: Store,
         queues: Sequence[str],
         worker: str,
         *,
@@ -86,7 +87,7 @@ class Claimer:
             # Where it took all, ready was not looked at: next time it is.
             self._ready_gave |= len(claims) >= limit
         elif freed := self.slots.take_surplus():
-            await self._store.leasing.free_slots(conn, self._worker, self._epoch, freed)
+            await self._store.permits.free_slots(conn, self._worker, self._epoch, freed)
         # Where only slots want something, ready need not be asked again and again.
         if len(claims) < limit and not ((hungry or freed) and self._clock() < self._ready_due_at):
             rest = self._everything if whole else self._ready
@@ -102,7 +103,14 @@ class Claimer:
 
     async def _ready(self, conn: Conn, limit: int) -> Claimed:
         at_once = self._at_once(limit)
-        claimed = await self._store.claim(conn, self.floor, self._worker, limit, self._timeout, at_once)
+        ranges = self.floor.ranges()
+        claimed = await self._store.claims.claim(conn, ranges, self._worker, limit, self._timeout, at_once)
+        self.floor.learn(
+            claimed.seen,
+            [(claim.queue, claim.priority, claim.run_at) for claim in claimed.claims],
+            full=len(claimed.claims) + claimed.parked >= limit,
+            unread=claimed.paused,
+        )
         await self._step_over(conn, claimed, self.floor.ranges(), limit)
         return claimed
 
@@ -117,14 +125,14 @@ class Claimer:
         if not claimed.parked and not claimed.claims:
             self._ready_due_at = self._clock() + READY_SECONDS
         if claimed.parked >= limit:
-            await self._store.shunt(conn, ranges)
+            await self._store.claims.block_heads(conn, ranges)
 
     async def _everything(self, conn: Conn, limit: int) -> Claimed:
         """Look from the very beginning, and for turns: while idle one statement does for three."""
         began = self._clock()
-        ranges = [Range(r.queue, r.priority, BEGINNING, END) for r in self.floor.ranges()]
+        ranges = all_ranges(self._queues)
         at_once = self._at_once(limit, turns=True)
-        claimed = await self._store.claim_ranges(conn, ranges, self._worker, limit, self._timeout, at_once)
+        claimed = await self._store.claims.claim(conn, ranges, self._worker, limit, self._timeout, at_once)
         await self._step_over(conn, claimed, ranges, limit)
         self._looks += 1
         took = self._clock() - began
@@ -137,16 +145,14 @@ class Claimer:
         return claimed
 
     async def _waiting(self, conn: Conn, limit: int) -> Sequence[Claim]:
-        claims = await self._store.leasing.claim_waiting(
-            conn,
-            self._turns,
-            self._worker,
-            limit,
-            self._timeout,
-            kinds=self._kinds,
-            slots=self.slots,
-            epoch=self._epoch,
-        )
+        slots = self.slots
+        freed, ahead, floors = slots.take_surplus(), slots.wanted(), slots.floors()
+        line = self._turns.ranges(slots.sated())
+        request = BlockedRequest(line, self._queues, self._kinds, ahead, floors, freed, self._epoch)
+        found = await self._store.permits.claim_blocked(conn, self._worker, limit, request, self._timeout)
+        self._turns.learn(found.met)
+        slots.leased(found.held, found.workers, found.more, list(floors), found.claims)
+        claims = found.claims
         if not claims:
             self._waiting_due_at = self._clock() + WAITING_SECONDS
         return claims
@@ -155,14 +161,14 @@ class Claimer:
         """One slice of the walk below the floors, where late commits and rolled-back claims lie."""
         began = self._clock()
         if not self._sweep.walking:
-            won = await self._store.take_sweep(conn, self._queues, self._sweep.walk_seconds)
+            won = await self._store.claims.take_sweep(conn, self._queues, self._sweep.walk_seconds)
             self._sweep.begin(won, began)
             if not won:
                 return []
         ranges = self._sweep.slice()
         claims: Sequence[Claim] = []
         if ranges:
-            claimed = await self._store.claim_ranges(conn, ranges, self._worker, limit, self._timeout)
+            claimed = await self._store.claims.claim(conn, ranges, self._worker, limit, self._timeout)
             claims = claimed.claims
             if len(claims) + claimed.parked >= limit:
                 # There may be more in this slice: it is looked at again.

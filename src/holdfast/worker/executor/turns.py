@@ -9,6 +9,8 @@ and then a look begins at the beginning.
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from holdfast.store.permits import LineRange
+
 SLACK_MICROSECONDS = 500_000
 WHOLE_SECONDS = 1.0
 WHOLE_COST = 50.0
@@ -21,24 +23,20 @@ class Turns:
         self, queues: Sequence[str], kinds: Sequence[str], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._pairs = [(queue, kind) for queue in queues for kind in kinds]
-        self._queues = list(queues)
         self._floors = dict.fromkeys(self._pairs, 0)
         self._clock = clock
         self._whole_at = 0.0
         self._began = 0.0
         self._whole = False
 
-    def ranges(self, without: Collection[str] = ()) -> dict[str, object]:
+    def ranges(self, without: Collection[str] = ()) -> list[LineRange]:
         """Where to look now, in order, some kinds left out."""
         self._began = self._clock()
         self._whole = self._began >= self._whole_at
         pairs = [pair for pair in self._pairs if pair[1] not in without] if without else self._pairs
-        return {
-            "queues": [queue for queue, _ in pairs],
-            "kinds": [kind for _, kind in pairs],
-            "floors": [0 if self._whole else self._floors[pair] for pair in pairs],
-            "served": self._queues,
-        }
+        return [
+            LineRange(queue, kind, 0 if self._whole else self._floors[queue, kind]) for queue, kind in pairs
+        ]
 
     def learn(self, met: Iterable[tuple[str, str, int]]) -> None:
         """The oldest turn that was met, by queue and kind."""
