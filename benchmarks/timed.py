@@ -8,13 +8,13 @@ from tests.apps import app as app
 
 from benchmarks.apps import TOOK
 from holdfast.core.events import Event, TasksSettled
-from holdfast.observe.counters import Counted
+from holdfast.observe.counters import ProcessCounters
 
 _took = 0.0
-_add_up = Counted.__call__
+_add_up = ProcessCounters.__call__
 
 
-def _timed(counted: Counted, event: Event, /) -> None:
+def _timed(counted: ProcessCounters, event: Event, /) -> None:
     global _took
     began = time.thread_time()
     _add_up(counted, event)
@@ -23,4 +23,4 @@ def _timed(counted: Counted, event: Event, /) -> None:
         (Path(os.environ[TOOK]) / str(os.getpid())).write_text(str(_took))
 
 
-Counted.__call__ = _timed  # type: ignore[method-assign]
+ProcessCounters.__call__ = _timed  # type: ignore[method-assign]

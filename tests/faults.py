@@ -239,9 +239,9 @@ FAULTS = (
         ),
         "floor-passes-a-paused-queue": Fault("Floor.learn", "if lane[0] not in unread:", "if True:"),
         "child-not-released": Fault(
-            "Supervisor._ended", "        self._errands.send(self._burials.bury(child))\n", ""
+            "Supervisor._ended", "        self._background.start(self._reclaimer.take_back(child))\n", ""
         ),
-        "renewal-stops": Fault("Renewals._renew", "        if not children:\n", "        if True:\n"),
+        "renewal-stops": Fault("Leases._renew", "        if not children:\n", "        if True:\n"),
         "lease-outlived": Fault(
             "Supervisor._mind",
             "if asleep or now < child.lease_until - margin or not child.ready:",
@@ -261,10 +261,10 @@ FAULTS = (
             "    hear_no_group_signals()\n",
             DEAF_NO_MORE,
         ),
-        "neighbours-pay": Fault("Fates.of", "        if not self.died:\n", "        if False:\n"),
-        "cancel-not-heard": Fault("Executor._tick", "self._errands.send(self._cancels.ask(now))", "pass"),
+        "neighbours-pay": Fault("Blame.outcome_of", "        if not self.died:\n", "        if False:\n"),
+        "cancel-not-heard": Fault("Executor._tick", "self._background.start(self._cancels.ask(now))", "pass"),
         "reconciliation-off": Fault(
-            "Intake._claim",
+            "Claiming._claim",
             "            await self._store.workers.reconcile(conn, self._worker, self._held())\n",
             "",
         ),
@@ -276,8 +276,8 @@ FAULTS = (
         "once-means-for-ever": Fault("Executor._want", "want = min(want, 1 - self._claimed)", "pass"),
         "unknown-kind-fails": Fault(
             "Starting._able",
-            "self._verdicts.of(claim, Released(Release.NO_HANDLER))",
-            'self._verdicts.of(claim, __import__("holdfast").Fail("TASK_PAYLOAD_UNSUPPORTED", "no handler"))',
+            "self._policies.judge(claim, Released(Release.NO_HANDLER))",
+            'self._policies.judge(claim, __import__("holdfast").Fail("TASK_PAYLOAD_UNSUPPORTED", "no handler"))',
         ),
         "process-outlives-its-time": Fault(
             "Runs.stop", "            run.solo.kill()\n", "            pass\n"
@@ -297,12 +297,12 @@ FAULTS = (
             "        except LinkLost:\n            pass\n",
             "        except LinkLost:\n            return Settled((), ())\n",
         ),
-        "hints-not-heard": Fault("Hints._listen", "if hint.payload in self._queues:", "if False:"),
+        "hints-not-heard": Fault("Notifications._listen", "if hint.payload in self._queues:", "if False:"),
         "queues-in-any-order": Fault(
             "worker.worker", 'for queue in queues.split(",")', 'for queue in sorted(queues.split(","))'
         ),
         "unroutable-waits-for-ever": Fault(
-            "Gates.tend", '{"grace": grace_seconds, "limit"', '{"grace": 10.0**9, "limit"'
+            "UnservedKinds.tend", '{"grace": grace_seconds, "limit"', '{"grace": 10.0**9, "limit"'
         ),
         "log-reader-stops-the-worker": Fault(
             "LogLines.__init__", "if not stat.S_ISREG(os.fstat(descriptor).st_mode):", "if False:"
@@ -321,7 +321,7 @@ FAULTS = (
             DEAF_NO_MORE,
         ),
         "group-signal-finds-a-loading-server": Fault(
-            "SoloServer._start", "        with theirs, group_signals_blocked():\n", "        with theirs:\n"
+            "ForkServer._start", "        with theirs, group_signals_blocked():\n", "        with theirs:\n"
         ),
         "killed-start-ends-the-worker": Fault(
             "Supervisor._ended", " and child.leaving is None and status >= 0:", " and child.leaving is None:"

@@ -54,7 +54,7 @@ CLIENTS = {
         "Proxy._why_not_sender", "hmac.compare_digest(sent.encode(), self.secret.encode())", "bool(sent)"
     ),
     "bodies-of-anybody": Fault(
-        "Bounds._bytes_max",
+        "BoundsMiddleware._bytes_max",
         "        except Refused:\n            return ANONYMOUS_BYTES_MAX\n",
         "        except Refused:\n            pass\n",
     ),
@@ -68,7 +68,7 @@ CLIENTS = {
         "ops.groups", "SAMPLE_BYTES_EACH = 8_000\n", "SAMPLE_BYTES_EACH = 8_000_000\n"
     ),
     "queues-without-end": Fault("queues", "limit %(queues_max)s::integer + 1\n)", "limit 1000000000\n)"),
-    "workers-of-a-token-without-end": Fault("OutsideStore.enter", "if row[0] >= LIVE_MAX:", "if False:"),
+    "workers-of-a-token-without-end": Fault("HttpWorkerRows.enter", "if row[0] >= LIVE_MAX:", "if False:"),
     "pauses-to-any-year": Fault(
         "bounds.check_moment",
         "if not now - timedelta(days=PAST_DAYS_MAX) <= at",
@@ -87,12 +87,12 @@ CLIENTS = {
     ),
     "spelled-otherwise-approves": Fault("Proxy.bearer", "_as_sent(name)).casefold()", "_as_sent(name))"),
     "late-reports-of-strangers": Fault(
-        "OutsideWorkers._ended_before", " and await self._rows.may_be_late(conn, worker, *held):", ":"
+        "HttpWorkers._ended_before", " and await self._rows.may_be_late(conn, worker, *held):", ":"
     ),
     "anybody-unmasks": Fault(
-        "OutsideWorkers._declare", "secrets.keys() - declared.keys() - set(own_kinds)", "set()"
+        "HttpWorkers._declare", "secrets.keys() - declared.keys() - set(own_kinds)", "set()"
     ),
-    "previews-ask-about-all": Fault("Guards.ask_some", "if left >= 0 and characters >= 0:", "if True:"),
+    "previews-ask-about-all": Fault("PlanGuards.ask_some", "if left >= 0 and characters >= 0:", "if True:"),
     "parameters-without-end": Fault(
         "middleware._too_long", 'if query.count(b"&") >= PARAMETERS_MAX:', "if False:"
     ),

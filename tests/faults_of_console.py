@@ -9,7 +9,7 @@ CONSOLE = {
     "assets-from-anywhere": Fault("console._asset", "if _ASSET.fullmatch(path) is None or not", "if not"),
     "away-in-silence": Fault("Live._look_on", "                seen = AWAY\n", "                continue\n"),
     "board-without-the-dead": Fault(
-        "Board.kinds", "                    dead.get(name, 0),\n", "                    0,\n"
+        "Dashboard.kinds", "                    dead.get(name, 0),\n", "                    0,\n"
     ),
     "ticks-are-ignored": Fault("Filter.asked", "            self.task_ids,\n", "            None,\n"),
     "approvals-not-shown": Fault("PlanView.shown_state", '"awaiting approval"', '"frozen"'),

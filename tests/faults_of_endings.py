@@ -14,15 +14,15 @@ ENDINGS = {
         "",
     ),
     "all-that-ended-are-suspects": Fault(
-        "Fates.of", "suspect=lost_before, ended=True", "suspect=True, ended=True"
+        "Blame.outcome_of", "suspect=lost_before, ended=True", "suspect=True, ended=True"
     ),
     "ended-for-ever": Fault(
-        "Fates.of",
+        "Blame.outcome_of",
         "return WorkerLost(alone=alone, how=self.how, suspect=lost_before, ended=True)",
         "return WorkerLost(alone=False, how=self.how, suspect=lost_before, ended=True)",
     ),
     "ended-accuses-who-runs": Fault(
-        "Fates.of",
+        "Blame.outcome_of",
         "return WorkerLost(alone=len(self.flights) == 1, how=self.how)",
         "return WorkerLost(alone=sum(not f.ended for f in self.flights.values()) == 1, how=self.how)",
     ),
@@ -33,13 +33,13 @@ ENDINGS = {
         "Runs._end", "        elif not isinstance(outcome, Released):\n", "        else:\n"
     ),
     "failed-claims-stay-large": Fault(
-        "Intake.claim", "self._claim_max = max(1, most // 2)", "self._claim_max = most", 1
+        "Claiming.claim", "self._claim_max = max(1, most // 2)", "self._claim_max = most", 1
     ),
     "ended-suspect-pays-for-another": Fault(
-        "Fates.of", "alone = claim.alone and not self._ran_here", "alone = claim.alone"
+        "Blame.outcome_of", "alone = claim.alone and not self._ran_here", "alone = claim.alone"
     ),
     "own-process-pays-at-once": Fault(
-        "Fates.of", "alone = lost_before and len(self.flights) == 1", "alone = len(self.flights) == 1"
+        "Blame.outcome_of", "alone = lost_before and len(self.flights) == 1", "alone = len(self.flights) == 1"
     ),
     "apart-not-in-flight": Fault(
         "Runs._apart", '        self._flight.start(*run.key, float("inf"), RunMode.OWN_PROCESS)\n', ""
@@ -50,7 +50,7 @@ ENDINGS = {
         "        self._runs.abandon()\n",
     ),
     "unsettled-goes-back-as-drained": Fault(
-        "Fates.of", "Release.UNSETTLED if ended else unharmed", "unharmed"
+        "Blame.outcome_of", "Release.UNSETTLED if ended else unharmed", "unharmed"
     ),
     "claims-on-while-nothing-is-settled": Fault(
         "Settling.full", "return len(self._waiting) >= UNSETTLED_MAX", "return False"

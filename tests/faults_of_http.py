@@ -81,7 +81,7 @@ HTTP = {
         "and r.fence = %(fence)s\n    for update",
     ),
     "report-twice-late": Fault(
-        "OutsideWorkers.report",
+        "HttpWorkers.report",
         "            return await self._ended_before(conn, worker, held, outcome)",
         "            return None",
     ),
@@ -96,19 +96,19 @@ HTTP = {
         "w.token = %(token)s and w.lost_at is null and w.lease_expires_at > now()\n",
     ),
     "late-report-in-silence": Fault(
-        "OutsideWorkers._ended_before",
+        "HttpWorkers._ended_before",
         "            await self._store.settler.refuse(conn, [(told, verdict)])\n",
         "            pass\n",
     ),
     "anybodys-worker": Fault("lock_outside", "and w.token = %(token)s for update", "for update"),
     "lost-claims-stay": Fault(
-        "OutsideWorkers.claim", "        await self._release_but(conn, worker, holding)\n", ""
+        "HttpWorkers.claim", "        await self._release_but(conn, worker, holding)\n", ""
     ),
     "outside-slots-leak": Fault(
-        "OutsideWorkers.report", "        await self._rows.keep_slots(conn, worker, [claim])\n", ""
+        "HttpWorkers.report", "        await self._rows.keep_slots(conn, worker, [claim])\n", ""
     ),
     "outside-slots-lost": Fault(
-        "OutsideStore.keep_slots", "conn, worker, EPOCH, _limits_of(held))", "conn, worker, EPOCH, {})"
+        "HttpWorkerRows.keep_slots", "conn, worker, EPOCH, _limits_of(held))", "conn, worker, EPOCH, {})"
     ),
     "reported-codes-forgotten": Fault(
         "worker_protocol._outcome",
@@ -122,8 +122,8 @@ HTTP = {
         "        await asyncio.wait_for(wire.leave(), REPORT_SECONDS)\n",
         "        pass\n",
     ),
-    "moments-added-up": Fault("Counted._add", "name.startswith(LATEST)", "False"),
-    "never-ready": Fault("Watched.serve", "well=supervisor.at_work > 0", "well=False"),
+    "moments-added-up": Fault("ProcessCounters._add", "name.startswith(LATEST)", "False"),
+    "never-ready": Fault("MetricsPort.serve", "well=supervisor.at_work > 0", "well=False"),
     "classes-not-counted": Fault(
         "counters._key", "None if verdict.failure is None else verdict.failure.failure_class", "None"
     ),
@@ -142,7 +142,7 @@ HTTP = {
     "sample-not-shown": Fault("tasks._with_sample", "ready=larger(view.ready, ready)", "ready=view.ready"),
     "batch-waits-for-a-worker": Fault(
         "routes.dead_letters.retry",
-        "    await Driver(asked.settings, asked.handlers, asked.service.listen).send_all(asked.conn, plan.id)\n",
+        "    await PlanDriver(asked.settings, asked.handlers, asked.service.listen).send_all(asked.conn, plan.id)\n",
         "",
     ),
 }

@@ -38,6 +38,6 @@ KINDS = {
         "if True else endpoint",
     ),
     "outside-messages-keep-secrets": Fault(
-        "OutsideWorkers._verdict", "{*(declared or ()), *(own.secrets if own else ())}", "()"
+        "HttpWorkers._verdict", "{*(declared or ()), *(own.secrets if own else ())}", "set()"
     ),
 }

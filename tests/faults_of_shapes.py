@@ -5,12 +5,12 @@ from tests.fault import Fault
 
 SHAPES = {
     "second-half-called-again": Fault(
-        "Search.passed",
+        "CulpritSearch.passed",
         "            self._bad = self._bad[len(self._called) :]\n        else:",
         "            self._unknown = [*self._bad[len(self._called) :], *self._unknown]\n            self._bad = []\n        else:",
     ),
     "blamed-without-failing-alone": Fault(
-        "Search.failed",
+        "CulpritSearch.failed",
         "        if len(self._bad) > 1:\n            return None\n        (culprit,) = self._bad\n",
         "        culprit = self._bad[0]\n",
     ),
@@ -29,7 +29,7 @@ SHAPES = {
         "Runs.expire", "[call for call in self._calls if call.deadline_at <= now]", "[]"
     ),
     "mates-blamed-for-the-deadline": Fault(
-        "Child.fates", "if mates[flight.deadline_at] <= 1", "if mates[flight.deadline_at] >= 0"
+        "Blame.for_end_of", "if mates[flight.deadline_at] <= 1", "if mates[flight.deadline_at] >= 0"
     ),
     "bulk-finish-in-part": Fault("finish._require", "if task.id not in landed:", "if not landed:"),
     "finish-opens-without-end": Fault("executor.finish", "CONNECTIONS_MAX = 10", "CONNECTIONS_MAX = 1_000"),
@@ -117,9 +117,9 @@ SHAPES = {
         "Gathering.appetite", "if not self._claims or not self._hungry:", "if not self._claims:"
     ),
     "gathered-slots-kept": Fault(
-        "Hand._let_go_of_gathered", "            self._slots.returned(claim)\n", "            pass\n"
+        "Buffer._let_go_of_gathered", "            self._slots.returned(claim)\n", "            pass\n"
     ),
-    "gathered-starve": Fault("Hand.next", "if not self._singles_next and (call", "if False and (call"),
+    "gathered-starve": Fault("Buffer.next", "if not self._singles_next and (call", "if False and (call"),
     "asking-waits-for-finishing": Fault(
         "Finishing.predecessors",
         'async with self._asking, await connect(self._url, application="holdfast asks") as conn:',

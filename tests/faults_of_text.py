@@ -17,9 +17,9 @@ TEXT = {
         "Failure.without", "self.raw or (self.message, self.stack)", "(self.message, self.stack)"
     ),
     "undeclared-payload-in-messages": Fault(
-        "OutsideWorkers._verdict",
-        "self._verdicts.without(claim, outcome, None)",
-        "self._verdicts.of(claim, outcome)",
+        "HttpWorkers._verdict",
+        "self._policies.judge_without(claim, outcome, None)",
+        "self._policies.judge(claim, outcome)",
     ),
     "exceptions-end-their-executor": Fault(
         "tracebacks.tried",
@@ -51,7 +51,7 @@ TEXT = {
         "output._cell", "return one_line(text if", "return str(text if"
     ),
     "outside-worker-is-given-what-nobody-can-read": Fault(
-        "OutsideWorkers.claim", "except JsonUnreadable as error", "except KeyError as error"
+        "HttpWorkers.claim", "except JsonUnreadable as error", "except KeyError as error"
     ),
     "payload-is-read-before-it-is-recorded": Fault(
         "Runs.start",

@@ -10,7 +10,7 @@ import sys
 
 from holdfast import Holdfast, Task
 from holdfast.config import Settings
-from holdfast.observe.counters import Counted
+from holdfast.observe.counters import ProcessCounters
 from holdfast.store.store import Store
 from holdfast.worker.executor import executor
 from holdfast.worker.options import Until, WorkerOptions
@@ -39,7 +39,7 @@ def main() -> None:
     settings = Settings()
     options = WorkerOptions(url=settings.database_url, concurrency=1_000, until=Until.EMPTY, counted=True)
     counts: dict[str, float] = {}
-    store = Store(settings, Counted(counts))
+    store = Store(settings, ProcessCounters(counts))
     command = [sys.executable, "-m", "holdfast.cli.processes.executor", "tests.many_kinds_app:app"]
 
     async def work() -> None:

@@ -21,7 +21,7 @@ from holdfast.store.operate import Operator
 from holdfast.store.permits import BlockedRequest, whole_line
 from holdfast.store.settle import Settled
 from holdfast.store.store import Store
-from holdfast.store.unserved_kinds import Gates
+from holdfast.store.unserved_kinds import UnservedKinds
 from holdfast.testing import TABLES
 
 LEASE_SECONDS = 30.0
@@ -103,7 +103,7 @@ class World:
         self.events: list[Event] = []
         settings = Settings(database_url=url)
         self.store = Store(settings, self.events.append)
-        self.gates = Gates(settings, self.events.append)
+        self.gates = UnservedKinds(settings, self.events.append)
         self.operator = Operator(settings, self.events.append, by="ada")
         self.policy = Policy(max_attempts=3, jitter=random.Random(7))
         self.worker = str(uuid4())

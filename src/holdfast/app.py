@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, Unpack
 
 from holdfast.api.codec import Codec
-from holdfast.api.connections import Desk
+from holdfast.api.connections import AppConnections
 from holdfast.api.declare import KindOptions, check, declare, gather
 from holdfast.api.handles import TaskHandle
 from holdfast.api.kinds import Kind
@@ -44,7 +44,7 @@ class Holdfast:
         # Whoever runs this app's tasks hears here of what operators asked for and came to pass.
         self.listener: Listener = silent
         self._plans = plan_handler(self.settings, lambda: self.handlers, lambda event: self.listener(event))
-        self._desk = Desk(self.settings)
+        self._desk = AppConnections(self.settings)
         self._operator = Operator(self.settings, by="app")
         self._sender = Sender(Enqueuer(self.settings), self._desk, self._operator)
         self._webhooks: Webhooks | None = None

@@ -34,7 +34,7 @@ from holdfast.store.store import Store
 from holdfast.worker.executor.claimer import Claimer
 from holdfast.worker.executor.finish import Finishing
 from holdfast.worker.executor.handlers import execute_async, execute_here, prepare
-from holdfast.worker.policies import Verdicts
+from holdfast.worker.policies import Policies
 
 # Every table that a task leaves a trace in; the audit is only added to, in tests too.
 TABLES = (
@@ -90,7 +90,7 @@ class Bench:
         self._operator = Operator(app.settings, by="test")
         self._handlers = app.handlers
         self._finisher = Finishing(app.settings, self._handlers)
-        self._verdicts = Verdicts(self._handlers)
+        self._policies = Policies(self._handlers)
 
     @classmethod
     async def open(cls, app: Holdfast) -> "Bench":
@@ -225,7 +225,7 @@ class Bench:
     async def _settle(self, claim: Claim, outcome: Outcome | Finished | None) -> None:
         if outcome is None or isinstance(outcome, Finished):
             return
-        verdict = expire(claim) if claim.expired else self._verdicts.of(claim, outcome)
+        verdict = expire(claim) if claim.expired else self._policies.judge(claim, outcome)
         await self._store.settler.settle(self.conn, [(claim, verdict)])
 
     async def _bury(self, worker: str) -> None:

@@ -25,7 +25,7 @@ from holdfast.http.schemas import TaskShape, task_shape
 from holdfast.observe.log_lines import lines
 from holdfast.ops.masking import Mask
 from holdfast.worker.executor.handlers import failed, prepare
-from holdfast.worker.policies import Verdicts
+from holdfast.worker.policies import Policies
 from tests.cpu import least_seconds
 from tests.hostile.app import app
 
@@ -33,7 +33,7 @@ SECONDS_MAX = 0.05
 _TASK = TypeAdapter(TaskShape)
 _NOW = datetime.now(UTC)
 _ID = "01900000-0000-7000-8000-000000000000"
-_VERDICTS = Verdicts(app.handlers)
+_POLICIES = Policies(app.handlers)
 
 
 def costs_of_text(text: str) -> Iterator[tuple[str, float]]:
@@ -45,7 +45,7 @@ def costs_of_text(text: str) -> Iterator[tuple[str, float]]:
     yield "redact", _seconds(lambda: redact(text, (), STACK_CHARACTERS_MAX))
     yield "Failure.of", _seconds(lambda: Failure.of(FailureClass.TRANSIENT, text))
     yield "failed", _seconds(lambda: failed(handler, ValueError(text)))
-    yield "Verdicts.of", _seconds(lambda: _VERDICTS.of(claim, failed(handler, ValueError(text))))
+    yield "Policies.judge", _seconds(lambda: _POLICIES.judge(claim, failed(handler, ValueError(text))))
     yield "Failure.without", _seconds(lambda: failure.without([f"secret {n} of all" for n in range(100)]))
     yield "origin_of_message", _seconds(lambda: origin_of_message(text))
     yield "lines", _seconds(lambda: [*lines("", settled), *lines("", StatementFailed("settle", text))])
@@ -70,7 +70,7 @@ def costs_of_payload(payload: str) -> Iterator[tuple[str, float]]:
             claim = _claim(kind, payload)
             outcome = prepare(app.handlers[kind], claim)
             if isinstance(outcome, Failed):
-                yield f"Verdicts.of {kind}", _seconds(partial(_VERDICTS.of, claim, outcome))
+                yield f"Policies.judge {kind}", _seconds(partial(_POLICIES.judge, claim, outcome))
             if error := _error(kind, payload):
                 yield f"failed {kind}", _seconds(partial(failed, app.handlers[kind], error))
 

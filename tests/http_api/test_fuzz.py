@@ -20,7 +20,7 @@ from holdfast.http.permissions import ROUTES
 from holdfast.http.problems import TITLES
 from holdfast.ops.dead_letters import DeadFilter
 from holdfast.ops.tokens import Role, Tokens
-from holdfast.worker.http_workers import OutsideWorkers
+from holdfast.worker.http_workers import HttpWorkers
 from tests.ops.conftest import Shift, shift_of
 from tests.world import World
 
@@ -191,7 +191,7 @@ async def fuzzed(world: World) -> AsyncIterator[tuple[httpx.AsyncClient, Documen
     tokens = Tokens(shift.settings, by="test")
     admin = (await tokens.create(world.conn, "ada", Role.ADMIN, None)).token
     outside = await tokens.create(world.conn, "outside", Role.WORKER, None)
-    workers = OutsideWorkers(world.store, {}, outside.id)
+    workers = HttpWorkers(world.store, {}, outside.id)
     lease = await workers.enter(world.conn, "w", ["default"], ["pay"], 600)
     ids = {
         "task_id": [*failed, *queued],

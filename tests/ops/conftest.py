@@ -11,7 +11,7 @@ from holdfast.core.task import Claim
 from holdfast.ops.audit import AuditReader
 from holdfast.ops.dead_letters import DeadFilter, DeadLetters
 from holdfast.ops.groups import Groups
-from holdfast.ops.plan_driver import Driver
+from holdfast.ops.plan_driver import PlanDriver
 from holdfast.ops.plan_view import How, PlanView
 from holdfast.ops.plans import Plans
 from holdfast.store.audit import AuditWriter
@@ -34,7 +34,7 @@ class Shift:
     groups: Groups
     plans: Plans
     others_plans: Plans
-    driver: Driver
+    driver: PlanDriver
     audit: AuditReader
     writer: AuditWriter
     upkeep: Upkeep
@@ -94,7 +94,7 @@ def shift_of(world: World, handlers: Handlers | None = None, **settings: object)
         Groups(given, listen, by="ada"),
         Plans(given, listen, by="ada", handlers=handlers),
         Plans(given, listen, by="bob", handlers=handlers),
-        Driver(given, handlers or {}, listen),
+        PlanDriver(given, handlers or {}, listen),
         AuditReader(given),
         AuditWriter(given, listen),
         Upkeep(given, listen),

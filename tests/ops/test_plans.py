@@ -18,7 +18,7 @@ from holdfast.ops.dead_letters import RETRYABLE, DeadFilter
 from holdfast.ops.plan_view import How
 from holdfast.ops.plans import Plans
 from holdfast.store.due import look
-from holdfast.store.plan_tasks import PLAN_KIND, Drivers
+from holdfast.store.plan_tasks import PLAN_KIND, PlanTasks
 from tests.ops.conftest import Shift, last, shift_of
 from tests.world import World, broken, proven
 
@@ -231,7 +231,7 @@ async def test_a_plan_whose_driver_was_lost_is_driven_again(shift: Shift) -> Non
     )
     await shift.world.conn.execute("delete from holdfast.ready where kind = %s", [PLAN_KIND])
     assert (await look(shift.world.conn, shift.settings)).undriven == [plan.id]
-    await Drivers(shift.settings).begin(shift.world.conn, plan.id)
+    await PlanTasks(shift.settings).begin(shift.world.conn, plan.id)
     assert (await look(shift.world.conn, shift.settings)).undriven == []
     # The dead driver is no dead letter of a person.
     assert [one.kind for one in await shift.dead.page(shift.world.conn, DeadFilter())] == ["mail.send"]

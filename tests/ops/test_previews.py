@@ -8,7 +8,7 @@ import pytest
 from holdfast import Candidate, Guarded, Holdfast, Task
 from holdfast.ops import plan_guards as guards
 from holdfast.ops.dead_letters import DeadFilter
-from holdfast.ops.plan_guards import Guards
+from holdfast.ops.plan_guards import PlanGuards
 from tests.ops.conftest import Shift
 
 
@@ -27,7 +27,7 @@ async def test_a_preview_asks_guards_about_so_many(shift: Shift, monkeypatch: py
         """Nothing."""
 
     await shift.fail(30, kind="render")
-    of_app, conn = Guards(shift.settings, app.handlers), shift.world.conn
+    of_app, conn = PlanGuards(shift.settings, app.handlers), shift.world.conn
     assert (await of_app.ask_some(conn, DeadFilter())).are_all
     assert len(asked) == 30
     for name, value in (("SOME", 25), ("SOME_CHARACTERS", 10)):

@@ -9,7 +9,7 @@ from holdfast.core.audit import EntryFilter
 from holdfast.observe.log_lines import lines
 from holdfast.ops.dead_letters import DeadFilter
 from holdfast.worker.executor.handlers import execute_async, prepare
-from holdfast.worker.policies import Verdicts
+from holdfast.worker.policies import Policies
 from tests.ops.conftest import shift_of
 from tests.world import World
 
@@ -40,12 +40,12 @@ async def test_no_planted_secret_appears_in_failures_audit_logs_or_exports(world
     for card, said in zip(IN_PAYLOAD, IN_MESSAGE, strict=True):
         await world.enqueue("pay", payload={"card": card, "more": {"pin": f"{card}-pin"}, "said": said})
     handler = app.handlers["pay"]
-    verdicts = Verdicts(app.handlers)
+    verdicts = Policies(app.handlers)
     group = []
     for claim in await world.claim():
         task = prepare(handler, claim)
         assert isinstance(task, Task)
-        group.append((claim, verdicts.of(claim, await execute_async(handler, task))))
+        group.append((claim, verdicts.judge(claim, await execute_async(handler, task))))
     await world.store.settler.settle(world.conn, group)
     letters = await shift.dead.page(world.conn, DeadFilter())
     assert len(letters) == len(IN_PAYLOAD)

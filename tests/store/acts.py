@@ -13,13 +13,13 @@ from holdfast.core.outcome import Complete, Fail, Outcome, Retry, Snooze
 from holdfast.core.task import Claim, NewTask, Unique
 from holdfast.db.connect import Conn
 from holdfast.ops.dead_letters import DeadFilter
-from holdfast.ops.plan_driver import Driver
+from holdfast.ops.plan_driver import PlanDriver
 from holdfast.ops.plan_view import PlanView
 from holdfast.ops.plans import Plans
 from holdfast.store.claim import all_ranges
 from holdfast.store.followups import Followups
 from holdfast.store.permits import BlockedRequest, whole_line
-from holdfast.store.unserved_kinds import Gates
+from holdfast.store.unserved_kinds import UnservedKinds
 from holdfast.worker.executor.finish import Finishing
 from tests.world import World
 
@@ -115,7 +115,7 @@ async def overdue_behind(scene: Scene) -> None:
 async def unknown(scene: Scene) -> None:
     """Of a kind that no worker has known for long."""
     kind, world = f"kind-{scene.queue}", scene.world
-    await Gates(world.store.settings).gate(world.conn, kind)
+    await UnservedKinds(world.store.settings).gate(world.conn, kind)
     scene.task = await scene.enqueue(kind)
     await _step_aside(scene)
     await world.conn.execute("update holdfast.buckets set parked_at = now() - interval '1 hour'")
@@ -251,7 +251,7 @@ async def redrive(scene: Scene, conn: Conn) -> None:
 async def redrive_planned(scene: Scene, conn: Conn) -> None:
     """As its driver does, which comes again when nothing could be sent."""
     assert scene.plan is not None
-    driver = Driver(scene.world.store.settings, {})
+    driver = PlanDriver(scene.world.store.settings, {})
     sent = [await driver.send(conn, scene.plan.id, "redrive", 1, 1, {}) for _ in range(2)]
     plans = Plans(scene.world.store.settings, by="ada")
     assert sum(sent) == 1
@@ -277,7 +277,7 @@ async def release(scene: Scene, conn: Conn) -> None:
 
 
 async def unroute(scene: Scene, conn: Conn) -> None:
-    await Gates(scene.world.store.settings).tend(conn, 60.0)
+    await UnservedKinds(scene.world.store.settings).tend(conn, 60.0)
 
 
 ACTS: dict[str, dict[str, tuple[Prepare, Perform]]] = {

@@ -12,7 +12,7 @@ from holdfast.core.outcome import Fail, Outcome, Release, Released, Retry, Snooz
 from holdfast.core.state import State
 from holdfast.core.step import Step
 from holdfast.db.clock import read_clock
-from holdfast.store.clock_steps import Steps
+from holdfast.store.clock_steps import ClockSteps
 from holdfast.store.followups import Followups
 from holdfast.store.limits import Limits
 from tests.store.test_limits import claim_all
@@ -44,11 +44,11 @@ async def step(world: World, by: timedelta) -> Step:
 
 
 @pytest.fixture
-def steps(world: World) -> Steps:
-    return Steps(Settings(database_url=world.url))
+def steps(world: World) -> ClockSteps:
+    return ClockSteps(Settings(database_url=world.url))
 
 
-async def follow(world: World, steps: Steps, seen: Step) -> None:
+async def follow(world: World, steps: ClockSteps, seen: Step) -> None:
     """What maintenance does."""
     await steps.bring_back(world.conn)
     await steps.keep_due(world.conn, seen)
@@ -70,7 +70,9 @@ async def starts_in(world: World, task_id: str) -> float:
 
 @pytest.mark.requirement("T3")
 @pytest.mark.catches("due-tasks-wait-for-the-clock", "backoff-of-before-the-step")
-async def test_what_was_due_before_the_clock_was_put_back_is_due_still(world: World, steps: Steps) -> None:
+async def test_what_was_due_before_the_clock_was_put_back_is_due_still(
+    world: World, steps: ClockSteps
+) -> None:
     at_once = await world.enqueue()
     in_half_an_hour = await world.enqueue(run_at=timedelta(minutes=30))
     again, polled = await world.enqueue("again"), await world.enqueue("polled")
@@ -94,7 +96,7 @@ async def test_what_was_due_before_the_clock_was_put_back_is_due_still(world: Wo
 
 
 @pytest.mark.catches("due-tasks-wait-for-the-clock")
-async def test_a_backlog_is_taken_back_to_now_in_its_order(world: World, steps: Steps) -> None:
+async def test_a_backlog_is_taken_back_to_now_in_its_order(world: World, steps: ClockSteps) -> None:
     ids = [await world.enqueue(priority=2) for _ in range(5)]
     seen = await step(world, -HOUR)
     while await steps.keep_due(world.conn, seen, 2):
@@ -106,7 +108,7 @@ async def test_a_backlog_is_taken_back_to_now_in_its_order(world: World, steps: 
 @pytest.mark.catches("turns-of-before-the-step")
 @pytest.mark.parametrize("bucket", ["render/episode=7", "lane:7"])
 async def test_what_stands_behind_a_bucket_goes_on_after_the_clock_was_put_back(
-    world: World, limits: Limits, steps: Steps, bucket: str
+    world: World, limits: Limits, steps: ClockSteps, bucket: str
 ) -> None:
     await limits.set(world.conn, Scope.KEY, "render/episode=*", Limit(1))
     for _ in range(3):
@@ -122,7 +124,7 @@ async def test_what_stands_behind_a_bucket_goes_on_after_the_clock_was_put_back(
 @pytest.mark.requirement("T4")
 @pytest.mark.catches("rates-of-before-the-step")
 async def test_a_rate_goes_on_after_the_clock_was_put_back_and_is_not_passed(
-    world: World, limits: Limits, steps: Steps
+    world: World, limits: Limits, steps: ClockSteps
 ) -> None:
     await limits.set(world.conn, Scope.KIND, "mail.send", Limit(rate="60/m", burst=5))
     for _ in range(20):
@@ -139,7 +141,7 @@ async def test_a_rate_goes_on_after_the_clock_was_put_back_and_is_not_passed(
 
 @pytest.mark.catches("ramps-of-before-the-step")
 async def test_a_queue_and_a_kind_that_were_resumed_before_the_clock_was_put_back_are_open(
-    world: World, limits: Limits, steps: Steps
+    world: World, limits: Limits, steps: ClockSteps
 ) -> None:
     await limits.set(world.conn, Scope.KIND, "render", Limit(5))
     await world.operator.pause_queue(world.conn, "default", "deploy")
@@ -159,7 +161,7 @@ async def test_a_queue_and_a_kind_that_were_resumed_before_the_clock_was_put_bac
 
 @pytest.mark.catches("walks-of-before-the-step")
 async def test_the_walk_below_the_floors_goes_on_after_the_clock_was_put_back(
-    world: World, steps: Steps
+    world: World, steps: ClockSteps
 ) -> None:
     assert await world.store.claims.take_sweep(world.conn, ["default"], 1.0) == ["default"]
     await step(world, -HOUR)
@@ -170,7 +172,7 @@ async def test_the_walk_below_the_floors_goes_on_after_the_clock_was_put_back(
 @pytest.mark.requirement("T3", "O1")
 @pytest.mark.catches("dead-worker-alive-for-an-hour")
 async def test_a_worker_that_died_when_the_clock_was_put_back_is_lost_a_lease_later(
-    world: World, steps: Steps
+    world: World, steps: ClockSteps
 ) -> None:
     task_id = await world.enqueue()
     await world.claim_one()
@@ -186,7 +188,7 @@ async def test_a_worker_that_died_when_the_clock_was_put_back_is_lost_a_lease_la
 @pytest.mark.catches(
     "step-forward-loses-all-workers", "step-forward-revives-the-dead", "step-forward-times-all-out"
 )
-async def test_nobody_is_lost_because_the_clock_was_put_forward(world: World, steps: Steps) -> None:
+async def test_nobody_is_lost_because_the_clock_was_put_forward(world: World, steps: ClockSteps) -> None:
     task_id = await world.enqueue()
     claim = await world.claim_one()
     await world.register(silent := str(uuid4()))
@@ -201,7 +203,7 @@ async def test_nobody_is_lost_because_the_clock_was_put_forward(world: World, st
 
 @pytest.mark.catches("old-step-forgives-the-late")
 async def test_what_started_after_the_clock_was_put_forward_has_its_own_deadline(
-    world: World, steps: Steps
+    world: World, steps: ClockSteps
 ) -> None:
     await world.register(world.worker)
     seen = await step(world, HOUR)

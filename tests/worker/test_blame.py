@@ -11,7 +11,7 @@ from holdfast.core.outcome import Outcome, Release, Released, WorkerLost
 from holdfast.core.state import State
 from holdfast.core.task import Claim, NewTask
 from holdfast.worker.flight_record import Flight, RunMode
-from holdfast.worker.supervisor.executor_process import Fates
+from holdfast.worker.supervisor.blame import Blame
 from tests.tree import Tree, until
 from tests.world import World
 
@@ -69,8 +69,8 @@ async def test_a_handler_that_leaves_the_process_fails_like_any_other(
 
 def fate_of(claim: Claim, *flights: Flight, lost_before: bool = False) -> Outcome:
     """What becomes of a claim when the executor above it dies with these on record."""
-    fates = Fates(True, {flight.key: flight for flight in flights}, set(), set(), "SIGKILL", {})
-    return fates.of(claim, lost_before)
+    blame = Blame(True, {flight.key: flight for flight in flights}, set(), set(), "SIGKILL", {})
+    return blame.outcome_of(claim, lost_before)
 
 
 @pytest.mark.catches("ended-suspect-pays-for-another")

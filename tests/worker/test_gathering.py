@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.core.handler import Gather, Handler
 from holdfast.core.task import NewTask
-from holdfast.worker.executor.buffer import Hand
+from holdfast.worker.executor.buffer import Buffer
 from holdfast.worker.executor.gathering import COMING_SECONDS, Gathering
 from holdfast.worker.executor.permits import Slots
 from tests.world import World
@@ -105,7 +105,7 @@ async def test_what_is_given_back_from_a_call_leaves_its_slots_to_others(
     world: World, gathering: Gathering
 ) -> None:
     slots = Slots()
-    hand = Hand(slots, gathering)
+    hand = Buffer(slots, gathering)
     await world.store.enqueue_many(world.conn, [NewTask("bulk")])
     claims = [claim._replace(bucket="b", limits=("b",)) for claim in await world.claim()]
     slots.leased_at_once(claims)
@@ -120,7 +120,7 @@ async def test_what_is_given_back_from_a_call_leaves_its_slots_to_others(
 async def test_a_call_that_is_due_does_not_wait_for_the_last_of_the_others(
     world: World, gathering: Gathering, clock: Clock
 ) -> None:
-    hand = Hand(Slots(), gathering)
+    hand = Buffer(Slots(), gathering)
     await world.store.enqueue_many(world.conn, [NewTask("bulk"), *[NewTask("single")] * 9])
     hand.take(await world.claim())
     clock.now = 1.0

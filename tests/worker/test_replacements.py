@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.worker.supervisor.executor_process import Child, Leaving
+from holdfast.worker.supervisor.executor_process import ExecutorProcess, Leaving
 from holdfast.worker.supervisor.replacements import RESTART_SECONDS_MAX, Replacements
 
 HISTORIES = 5_000
@@ -17,7 +17,7 @@ class Worker:
     """A supervisor whose executors have no processes."""
 
     def __init__(self, processes: int) -> None:
-        self.children: list[Child] = []
+        self.children: list[ExecutorProcess] = []
         self.now = 0.0
         self.room = True
         self.wanted = processes
@@ -27,32 +27,32 @@ class Worker:
     def _start(self) -> bool:
         if self.room:
             nothing: dict[str, object] = {"process": None, "wire": None, "flight": None}
-            self.children.append(Child("", pidfd=-1, began_at=self.now, **nothing))  # type: ignore[arg-type]
+            self.children.append(ExecutorProcess("", pidfd=-1, began_at=self.now, **nothing))  # type: ignore[arg-type]
         return self.room
 
-    def _drain(self, child: Child) -> None:
+    def _drain(self, child: ExecutorProcess) -> None:
         assert child in self.working()
         child.leaving = Leaving.RECYCLED
         assert len(self.working()) >= self.wanted, "a drain left a slot missing"
 
-    def working(self) -> list[Child]:
+    def working(self) -> list[ExecutorProcess]:
         return [child for child in self.children if child.ready and child.leaving is None]
 
-    def becomes_ready(self, child: Child) -> None:
+    def becomes_ready(self, child: ExecutorProcess) -> None:
         child.ready = True
 
-    def wears_out(self, child: Child) -> None:
+    def wears_out(self, child: ExecutorProcess) -> None:
         child.worn = child.ready
 
-    def loses_its_lease(self, child: Child) -> None:
+    def loses_its_lease(self, child: ExecutorProcess) -> None:
         if child in self.working():
             child.leaving = Leaving.LEASE_LOST
 
-    def ends(self, child: Child) -> None:
+    def ends(self, child: ExecutorProcess) -> None:
         self.children.remove(child)
         self.replacements.ended(child, done=False)
 
-    def finds_nothing_to_do(self, child: Child) -> None:
+    def finds_nothing_to_do(self, child: ExecutorProcess) -> None:
         if child in self.working():
             self.wanted -= not child.worn
             self.children.remove(child)
@@ -79,7 +79,7 @@ class Worker:
 
 def history(chance: random.Random, acts: int) -> Worker:
     worker = Worker(chance.randint(1, 4))
-    of_one: list[Callable[[Child], None]] = [
+    of_one: list[Callable[[ExecutorProcess], None]] = [
         *[worker.becomes_ready, worker.wears_out] * 3,
         worker.loses_its_lease,
         worker.ends,

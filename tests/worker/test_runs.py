@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.core.handler import Handler, Task
 from holdfast.core.outcome import Release, Released
-from holdfast.worker.executor.fork_server import SoloServer
+from holdfast.worker.executor.fork_server import ForkServer
 from holdfast.worker.executor.runs import Runs
 from holdfast.worker.flight_record import FlightRecord
 from tests.tree import Tree, until, until_true
@@ -26,7 +26,7 @@ async def test_a_handler_that_is_stopped_before_its_first_step_ends_all_the_same
     flight = FlightRecord.create(2)
     try:
         runs = Runs(
-            flight, SoloServer([]), 60.0, None, lambda _, outcome: ended.append(outcome), lambda: None
+            flight, ForkServer([]), 60.0, None, lambda _, outcome: ended.append(outcome), lambda: None
         )
         runs.start(await world.claim_one(), Handler("render", _sleeps, awaits=True))
         runs.stop_all(Released(Release.DRAINED), "the worker is leaving")
@@ -42,7 +42,7 @@ async def test_a_handler_that_was_stopped_is_not_on_record_as_ended(world: World
     await world.enqueue("render")
     flight = FlightRecord.create(2)
     try:
-        runs = Runs(flight, SoloServer([]), 60.0, None, lambda _, __: None, lambda: None)
+        runs = Runs(flight, ForkServer([]), 60.0, None, lambda _, __: None, lambda: None)
         runs.start(await world.claim_one(), Handler("render", _sleeps, awaits=True))
         runs.stop_all(Released(Release.DRAINED), "the lease is lost")
         await runs.done(5.0)

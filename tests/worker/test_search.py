@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.worker.executor.culprits import Search
+from holdfast.worker.executor.culprits import CulpritSearch
 
 
 def calls_of(size: int, bad: set[int]) -> tuple[set[int], int, set[int]]:
     """Who was blamed, in how many calls, and who passed."""
-    search = Search(list(range(size)))
+    search = CulpritSearch(list(range(size)))
     blamed: set[int] = set()
     passed: set[int] = set()
     calls = 0
@@ -49,7 +49,7 @@ def test_one_culprit_among_512_costs_a_call_for_each_halving() -> None:
 
 @pytest.mark.catches("blamed-without-failing-alone")
 def test_a_call_that_failed_by_chance_blames_nobody() -> None:
-    search = Search(list(range(8)))
+    search = CulpritSearch(list(range(8)))
     search.next()
     assert search.failed() is None
     seen: list[int] = []

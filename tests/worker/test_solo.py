@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.outcome import Complete
-from holdfast.worker.executor.fork_server import SoloRun, SoloServer
+from holdfast.worker.executor.fork_server import ForkedRun, ForkServer
 from tests.tree import until
 from tests.world import World
 
@@ -44,9 +44,9 @@ async def test_a_server_whose_executor_died_leaves_without_a_word() -> None:
 async def test_a_signal_to_the_group_does_not_end_a_server_that_still_loads(world: World) -> None:
     await world.enqueue("noop")
     (claim,) = await world.claim()
-    server = SoloServer(COMMAND)
+    server = ForkServer(COMMAND)
     before = _children()
-    running = asyncio.ensure_future(server.run(claim, SoloRun()))
+    running = asyncio.ensure_future(server.run(claim, ForkedRun()))
     await until(lambda: _children() - before, what="the server")
     for pid in _children() - before:
         os.kill(pid, signal.SIGTERM)

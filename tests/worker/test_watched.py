@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from holdfast.core.events import CountsReported, LateResultsRefused, TasksClaimed, TasksSettled
 from holdfast.core.failure import FailureClass
 from holdfast.core.task import NewTask
-from holdfast.observe.counters import Counted, Figure, name_of
+from holdfast.observe.counters import Figure, ProcessCounters, name_of
 from tests.cluster import free_port
 from tests.many_kinds_app import KINDS
 from tests.tree import ROOT, Tree, until, until_true
@@ -34,7 +34,7 @@ def samples(page: str) -> dict[tuple[str, ...], float]:
 @pytest.mark.catches("moments-added-up")
 def test_reports_are_added_up_and_of_moments_the_latest_counts() -> None:
     counts: dict[str, float] = {}
-    hear = Counted(counts)
+    hear = ProcessCounters(counts)
     moment = name_of(Figure.SUCCESS_AT)
     hear(CountsReported({"a": 2.0, moment: 7.0}))
     hear(CountsReported({"a": 3.0, "b": 1.0, moment: 5.0}))
@@ -103,7 +103,7 @@ async def test_o7_a_watched_worker_keeps_its_counts_when_its_processes_are_kille
 @pytest.mark.catches("classes-not-counted")
 async def test_outcomes_are_counted_by_class_and_late_ones_too(world: World) -> None:
     found: dict[str, float] = {}
-    hear = Counted(found)
+    hear = ProcessCounters(found)
     await world.enqueue("pay")
     claim = await world.claim_one()
     lost = [world.verdict(claim, broken(kind=FailureClass.TIMEOUT))]

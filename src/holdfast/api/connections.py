@@ -18,7 +18,7 @@ T = TypeVar("T")
 STALE_SECONDS = 5.0
 
 
-class Desk:
+class AppConnections:
     """One connection for each event loop, and one for calls that block."""
 
     def __init__(self, settings: Settings) -> None:

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.api.connections import Desk
+from holdfast.api.connections import AppConnections
 from holdfast.core.errors import ResultTimeout, TaskCancelled, TaskFailed
 from holdfast.core.outcome import Duration, as_seconds
 from holdfast.core.state import State
@@ -23,7 +23,7 @@ class TaskHandle:
 
     id: str
     created: bool
-    desk: Desk = field(repr=False, compare=False)
+    desk: AppConnections = field(repr=False, compare=False)
     operator: Operator = field(repr=False, compare=False)
 
     async def status(self) -> TaskView:

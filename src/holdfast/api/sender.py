@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from holdfast.api.connections import Desk
+from holdfast.api.connections import AppConnections
 from holdfast.api.handles import TaskHandle
 from holdfast.core.task import Enqueued, NewTask
 from holdfast.db.bridges import bridge_async, bridge_sync
@@ -18,7 +18,7 @@ from holdfast.store.operate import Operator
 class Sender:
     """The enqueuer, and the app's own connections."""
 
-    def __init__(self, enqueuer: Enqueuer, desk: Desk, operator: Operator) -> None:
+    def __init__(self, enqueuer: Enqueuer, desk: AppConnections, operator: Operator) -> None:
         self.desk = desk
         self.operator = operator
         self._enqueuer = enqueuer

@@ -4,12 +4,12 @@ import time
 from http import HTTPStatus
 
 from holdfast.core.errors import Misused
-from holdfast.observe.counters import Counted, Figure, name_of
-from holdfast.observe.metrics_server import Pages, document
+from holdfast.observe.counters import Figure, ProcessCounters, name_of
+from holdfast.observe.metrics_server import MetricsServer, document
 from holdfast.worker.supervisor.supervisor import Supervisor
 
 
-class Watched:
+class MetricsPort:
     """What a worker with `--metrics-port` has beside one without."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -19,7 +19,7 @@ class Watched:
             raise Misused(f"--metrics-port needs what holdfast[metrics] installs: {error}") from error
         self._host, self._port = host, port
         self._counts = counts = dict[str, float]()
-        self.counted = Counted(counts)
+        self.counted = ProcessCounters(counts)
         self._text = lambda: (HTTPStatus.OK, CONTENT_TYPE, page_of(families(counts)))
 
     async def serve(self, supervisor: Supervisor) -> None:
@@ -37,7 +37,7 @@ class Watched:
             "/readyz": lambda: document(figures(), well=supervisor.at_work > 0),
         }
         try:
-            self._pages = Pages(pages)
+            self._pages = MetricsServer(pages)
             await self._pages.open(self._host, self._port)
         except OSError as error:
             raise Misused(f"--metrics-port {self._port} cannot be used: {error.strerror}") from error

@@ -9,7 +9,7 @@ from typing import Annotated
 import psycopg
 import typer
 
-from holdfast.cli.metrics_port import Watched
+from holdfast.cli.metrics_port import MetricsPort
 from holdfast.cli.output import AsJson, refusals_named, say_error
 from holdfast.cli.processes.describe import describe
 from holdfast.cli.status import list_workers
@@ -165,13 +165,13 @@ def worker(  # noqa: PLR0913 (one for each option)
         until=Until.ONCE if once else Until.EMPTY if until_empty else Until.STOPPED,
     )
     lines = LogLines()
-    watched = None if metrics_port is None else Watched(metrics_host, metrics_port)
+    watched = None if metrics_port is None else MetricsPort(metrics_host, metrics_port)
     listen = lines if watched is None else both(lines, watched.counted)
     asyncio.run(_supervise(options, app, Store(settings, LockWatch(options, listen)), lines, watched))
 
 
 async def _supervise(
-    options: WorkerOptions, app: str, store: Store, lines: LogLines, watched: Watched | None
+    options: WorkerOptions, app: str, store: Store, lines: LogLines, watched: MetricsPort | None
 ) -> None:
     # A server that is away is waited for. One that is there must have this database, and our tables.
     try:

@@ -13,7 +13,7 @@ from holdfast.core.events import Listener, silent
 from holdfast.core.handler import Handlers
 from holdfast.http import problems
 from holdfast.http.identity import Auth
-from holdfast.http.middleware import Bounds
+from holdfast.http.middleware import BoundsMiddleware
 from holdfast.http.permissions import check
 from holdfast.http.problems import MEDIA_TYPE, Problem
 from holdfast.http.proxies import Proxy
@@ -115,5 +115,5 @@ def create(
         check(router)
         app.include_router(router)
     problems.install(app)
-    app.add_middleware(Bounds, auth=auth, proxy=proxy)
+    app.add_middleware(BoundsMiddleware, auth=auth, proxy=proxy)
     return app

@@ -29,7 +29,7 @@ _HEADERS = {
 }
 
 
-class Bounds:
+class BoundsMiddleware:
     """The outermost layer of the API."""
 
     def __init__(self, app: ASGIApp, auth: Auth = Auth.TOKENS, proxy: Proxy | None = None) -> None:

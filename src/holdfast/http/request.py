@@ -13,7 +13,7 @@ from holdfast.http.permissions import WORKERS_TOO, least
 from holdfast.http.problems import Refused
 from holdfast.http.service import Caller, Service, address_of
 from holdfast.ops.tokens import Role
-from holdfast.store.idempotency import Answers, KeptAnswer
+from holdfast.store.idempotency import KeptAnswer, KeptAnswers
 
 KEY_HEADER = "Idempotency-Key"
 KEY_CHARACTERS = 200
@@ -60,7 +60,7 @@ async def _once(
     )
     # By the id of the token: two tokens may have one name.
     token = asked.bearer.token
-    hashed, answers = hashlib.sha256(whole).digest(), Answers(asked.settings)
+    hashed, answers = hashlib.sha256(whole).digest(), KeptAnswers(asked.settings)
     before = await answers.before(asked.conn, token, key, hashed)
     if before is not None:
         if before.asked != hashed:

@@ -64,7 +64,7 @@ def name_of(figure: Figure, *labels: object) -> str:
     return SEPARATOR.join([figure, *map(str, labels)])
 
 
-class Counted:
+class ProcessCounters:
     """A listener that counts into a mapping, by name."""
 
     def __init__(self, counts: dict[str, float]) -> None:

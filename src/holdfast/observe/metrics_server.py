@@ -23,7 +23,7 @@ def document(values: Mapping[str, object], *, well: bool) -> Answer:
     )
 
 
-class Pages:
+class MetricsServer:
     """A server for a few pages that anybody on its address may read."""
 
     def __init__(self, pages: Mapping[str, Callable[[], Answer]]) -> None:

@@ -18,7 +18,7 @@ from holdfast.core.outcome import Snooze
 from holdfast.core.task import RESERVED_QUEUE
 from holdfast.db.connect import OWN_PATH, Conn, connect
 from holdfast.db.statements import load, load_all
-from holdfast.ops.plan_guards import Guards
+from holdfast.ops.plan_guards import PlanGuards
 from holdfast.ops.plans import Plans
 from holdfast.store.audit import Author
 from holdfast.store.plan_tasks import PLAN_KIND
@@ -67,14 +67,14 @@ class _Step:
         return self.canary_sent and self.canary_ended + self.canary_skipped >= self.canary
 
 
-class Driver:
+class PlanDriver:
     """Brings plans forward, a step at a time."""
 
     def __init__(self, settings: Settings, handlers: Handlers, listen: Listener = silent) -> None:
         self._sql = load("ops/plans.sql", settings.schema_name)
         self._tasks = load_all(["store/line.sql", "store/plan_items.sql"], settings.schema_name)
         self._plans = Plans(settings, listen, by=BY)
-        self._guards = Guards(settings, handlers)
+        self._guards = PlanGuards(settings, handlers)
 
     async def drive(self, conn: Conn, plan_id: str, seconds: float = SLICE_SECONDS) -> float | None:
         """Go on for a while; answers when to look again, or nothing once there is no more to do."""
@@ -196,7 +196,7 @@ def plan_handler(settings: Settings, handlers: Callable[[], Handlers], listen: L
     """The handler of the kind that drives plans, which every worker has."""
 
     async def drive(task: Task[dict[str, str]]) -> Snooze | None:
-        driver = Driver(settings, handlers(), listen)
+        driver = PlanDriver(settings, handlers(), listen)
         async with await connect(settings.database_url, application="holdfast plan", path=OWN_PATH) as conn:
             again = await driver.drive(conn, task.payload["plan"])
         return None if again is None else Snooze(again)

@@ -28,7 +28,7 @@ class Asked:
     are_all: bool = True
 
 
-class Guards:
+class PlanGuards:
     """The guards of an app's kinds."""
 
     def __init__(self, settings: Settings, handlers: Handlers) -> None:

@@ -25,10 +25,10 @@ from holdfast.core.task import is_id
 from holdfast.db.connect import Conn
 from holdfast.db.statements import load
 from holdfast.ops.dead_letters import DeadFilter, DeadLetters
-from holdfast.ops.plan_guards import Guards
+from holdfast.ops.plan_guards import PlanGuards
 from holdfast.ops.plan_view import How, PlanView, Preview
 from holdfast.store.audit import AuditWriter, Author
-from holdfast.store.plan_tasks import Drivers
+from holdfast.store.plan_tasks import PlanTasks
 
 SAMPLE = 10
 SUMMARIES = {"redrive": Action.RETRY_BATCH_SUMMARY, "forget": Action.FORGET_BATCH_SUMMARY}
@@ -43,9 +43,9 @@ class Plans:
         self._settings = settings
         self._sql = load("ops/plans.sql", settings.schema_name)
         self._audit = AuditWriter(settings, listen)
-        self._drivers = Drivers(settings, listen)
+        self._drivers = PlanTasks(settings, listen)
         self._dead = DeadLetters(settings, listen, by=by)
-        self._guards = Guards(settings, handlers or {})
+        self._guards = PlanGuards(settings, handlers or {})
         self._listen = listen
         self._by = by
 

@@ -8,7 +8,7 @@ from holdfast.db.statements import load
 STILL_DUE_LIMIT = 20_000
 
 
-class Steps:
+class ClockSteps:
     """The corrections that maintenance applies after a step."""
 
     def __init__(self, settings: Settings) -> None:

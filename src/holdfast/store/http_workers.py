@@ -35,7 +35,7 @@ class Lease:
     kinds: Sequence[str]
 
 
-class OutsideStore:
+class HttpWorkerRows:
     """What is written for outside workers, each in the name of the token that entered it."""
 
     def __init__(self, store: Store) -> None:

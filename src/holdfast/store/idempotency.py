@@ -19,7 +19,7 @@ class KeptAnswer:
     body: bytes
 
 
-class Answers:
+class KeptAnswers:
     """The answers of one installation, by the id of the token that asked and the key that it asked with."""
 
     def __init__(self, settings: Settings) -> None:

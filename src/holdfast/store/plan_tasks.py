@@ -12,7 +12,7 @@ from holdfast.store.enqueue import Enqueuer
 PLAN_KIND = "holdfast.plan"
 
 
-class Drivers:
+class PlanTasks:
     """The tasks that drive plans: made when one starts, and again if its task died too often."""
 
     def __init__(self, settings: Settings, listen: Listener = silent) -> None:

@@ -14,7 +14,7 @@ from holdfast.db.statements import load
 UNROUTE_LIMIT = 1_000
 
 
-class Gates:
+class UnservedKinds:
     """What maintenance and workers do about kinds without a handler."""
 
     def __init__(self, settings: Settings, listen: Listener = silent, *, by: str = "maintenance") -> None:

@@ -16,7 +16,7 @@ from holdfast.db.partitions import drop_old_partitions, ensure_partitions, index
 from holdfast.db.statements import load
 from holdfast.store.audit import AuditWriter
 from holdfast.store.followups import Followups
-from holdfast.store.idempotency import Answers
+from holdfast.store.idempotency import KeptAnswers
 from holdfast.store.kinds import Declarations
 from holdfast.store.operate import Operator
 from holdfast.views.counts import Samples
@@ -41,7 +41,7 @@ class Upkeep:
         self._schema = settings.schema_name
         self._sql = load("views/counts.sql", self._schema)
         self._failures = load("store/failures.sql", self._schema)
-        self._answers = Answers(settings)
+        self._answers = KeptAnswers(settings)
         self._declarations = Declarations(settings)
         self._kinds_at = 0.0
         self._samples = Samples(settings)

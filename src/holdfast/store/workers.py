@@ -171,5 +171,5 @@ def _outcome_of_lost(claim: Claim, overdue: bool, alone: bool | None, lost_befor
 
 
 def as_claims(rows: Iterable[TupleRow]) -> list[Claim]:
-    """Rows of `lapsed` and `held`: the claim's columns, when it started, who has it; three for `outcome_of`."""
+    """Rows of `lapsed` and `held`: the claim's columns, when it started, who has it, and three more."""
     return [Claim._make((*row[:-3], (), None)) for row in rows]

@@ -108,7 +108,7 @@ class Trend:
     usual_oldest_seconds: float | None
 
 
-class Board:
+class Dashboard:
     """The figures of the board."""
 
     def __init__(self, settings: Settings) -> None:

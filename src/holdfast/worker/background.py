@@ -4,25 +4,25 @@ import asyncio
 from collections.abc import Callable, Coroutine
 
 
-class Errands:
-    """The errands of one process, kept until they are done."""
+class Background:
+    """The background coroutines of one process, kept until they are done."""
 
     def __init__(self, failed: Callable[[BaseException], None]) -> None:
         self._failed = failed
-        self._going: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[None]] = set()
 
-    def send(self, work: Coroutine[None, None, None]) -> None:
-        """Begin one, and do not wait for it."""
+    def start(self, work: Coroutine[None, None, None]) -> None:
+        """Start one without waiting for it."""
         task = asyncio.ensure_future(work)
-        self._going.add(task)
-        task.add_done_callback(self._back)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
 
     async def done(self, seconds: float) -> None:
-        """Wait for those under way, for so long at most."""
-        if self._going:
-            await asyncio.wait(self._going, timeout=seconds)
+        """Wait for the running ones, at most so long."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=seconds)
 
-    def _back(self, task: "asyncio.Task[None]") -> None:
-        self._going.discard(task)
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failed(error)

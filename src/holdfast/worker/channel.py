@@ -40,7 +40,7 @@ class Message:
     values: dict[str, object] = field(default_factory=dict)
 
 
-class Wire:
+class Channel:
     """One end of the line."""
 
     def __init__(self, end: socket.socket) -> None:

@@ -20,13 +20,13 @@ from holdfast.core.stored_json import CHARACTERS_MAX, check_json
 from holdfast.core.task import RESERVED_QUEUE, TIMEOUT_SECONDS, Claim
 from holdfast.db.connect import Conn
 from holdfast.store.claim import AtOnce, all_ranges
-from holdfast.store.http_workers import EPOCH, Lease, OutsideStore
+from holdfast.store.http_workers import EPOCH, HttpWorkerRows, Lease
 from holdfast.store.kinds import Declarations
 from holdfast.store.permits import BlockedRequest, whole_line
 from holdfast.store.settle import Settlement
 from holdfast.store.store import Store
-from holdfast.store.unserved_kinds import Gates
-from holdfast.worker.policies import Verdicts
+from holdfast.store.unserved_kinds import UnservedKinds
+from holdfast.worker.policies import Policies
 
 # A claim as a worker knows it: the task and the fence.
 Held: TypeAlias = tuple[str, int]
@@ -44,15 +44,15 @@ class Beat:
     cancels: Sequence[tuple[str, int, str]]
 
 
-class OutsideWorkers:
+class HttpWorkers:
     """What can be done in the name of a token's workers."""
 
     def __init__(self, store: Store, handlers: Handlers, token: str) -> None:
         self._store = store
-        self._rows = OutsideStore(store)
+        self._rows = HttpWorkerRows(store)
         self._declarations = Declarations(store.settings)
         self._handlers = handlers
-        self._verdicts = Verdicts(handlers)
+        self._policies = Policies(handlers)
         self._token = token
         # PostgreSQL writes blanks that were not counted when the task was enqueued.
         self._payload_characters_max = max(2 * store.settings.payload_bytes_max, CHARACTERS_MAX)
@@ -125,7 +125,7 @@ class OutsideWorkers:
             except JsonUnreadable as error:
                 message = f"the payload of a {claim.kind} task cannot be read: {error}"
                 failure = Failure.of(FailureClass.INVALID, message, code=ErrorCode.PAYLOAD_INVALID)
-                unreadable.append((claim, self._verdicts.of(claim, Failed(failure))))
+                unreadable.append((claim, self._policies.judge(claim, Failed(failure))))
         if unreadable:
             await self._store.settler.settle(conn, unreadable)
         await self._rows.keep_slots(conn, worker)
@@ -154,8 +154,10 @@ class OutsideWorkers:
         own = self._handlers.get(claim.kind)
         declared = (await self._declarations.secrets_of(conn, [claim.kind])).get(claim.kind)
         if declared is None and own is None:
-            return self._verdicts.without(claim, outcome, None)
-        return self._verdicts.without(claim, outcome, {*(declared or ()), *(own.secrets if own else ())})
+            return self._policies.judge_without(claim, outcome, None)
+        return self._policies.judge_without(
+            claim, outcome, {*(declared or ()), *(own.secrets if own else ())}
+        )
 
     async def _ended_before(self, conn: Conn, worker: str, held: Held, outcome: Outcome) -> Move | None:
         """The answer to a report may have been lost, and not the report."""
@@ -199,7 +201,7 @@ class OutsideWorkers:
     async def _put_back(self, conn: Conn, lease: Lease, claims: Sequence[Claim]) -> None:
         """Expired ones end; those of kinds that it does not know step aside for whoever does."""
         strange = sorted({claim.kind for claim in claims} - set(lease.kinds))
-        gates = Gates(self._store.settings, self._store.listen, by=lease.worker)
+        gates = UnservedKinds(self._store.settings, self._store.listen, by=lease.worker)
         for kind in strange:
             await gates.gate(conn, kind)
         if strange:
@@ -208,7 +210,7 @@ class OutsideWorkers:
 
     def _back(self, claim: Claim, strange: Collection[str]) -> Settlement:
         if claim.kind in strange:
-            return claim, self._verdicts.of(claim, Released(Release.NO_HANDLER))
+            return claim, self._policies.judge(claim, Released(Release.NO_HANDLER))
         return claim, expire(claim)
 
     async def _release_but(

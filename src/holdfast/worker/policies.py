@@ -11,21 +11,21 @@ from holdfast.core.redact import secrets_in
 from holdfast.core.task import Claim
 
 
-class Verdicts:
+class Policies:
     """The policies of one executor, each made when it is first needed."""
 
     def __init__(self, handlers: Handlers, max_attempts: int = MAX_ATTEMPTS_DEFAULT) -> None:
         self._handlers = handlers
         self._max_attempts = max_attempts
-        self._policies: dict[str, Policy] = {}
+        self._made: dict[str, Policy] = {}
 
-    def of(self, claim: Claim, outcome: Outcome) -> Verdict:
-        """What an outcome means for a task; what its kind calls secret goes no further than here."""
+    def judge(self, claim: Claim, outcome: Outcome) -> Verdict:
+        """The verdict on an outcome, without the values of the kind's secret fields."""
         handler = self._handlers.get(claim.kind)
-        return self.without(claim, outcome, handler.secrets if handler else ())
+        return self.judge_without(claim, outcome, handler.secrets if handler else ())
 
-    def without(self, claim: Claim, outcome: Outcome, fields: Collection[str] | None) -> Verdict:
-        """The same, without the values of these fields of the payload; of all of them where that is None."""
+    def judge_without(self, claim: Claim, outcome: Outcome, fields: Collection[str] | None) -> Verdict:
+        """The same, without the values of these payload fields; None stands for all fields."""
         verdict = decide(claim, outcome, self._policy(claim.kind))
         # Any other reason is a word of ours.
         said = outcome.reason if isinstance(outcome, Cancel) else None
@@ -38,7 +38,7 @@ class Verdicts:
         )
 
     def as_json(self) -> dict[str, object]:
-        """The same for the supervisor, which must judge for executors that have died."""
+        """The policies as JSON for the supervisor, which judges for executors that have died."""
         return {
             handler.kind: [
                 handler.max_attempts or self._max_attempts,
@@ -50,9 +50,9 @@ class Verdicts:
         }
 
     def _policy(self, kind: str) -> Policy:
-        policy = self._policies.get(kind)
+        policy = self._made.get(kind)
         if policy is None:
             handler = self._handlers.get(kind)
             attempts = self._max_attempts
-            policy = self._policies[kind] = handler.policy(attempts) if handler else Policy(attempts)
+            policy = self._made[kind] = handler.policy(attempts) if handler else Policy(attempts)
         return policy

@@ -15,12 +15,12 @@ from contextlib import suppress
 from holdfast.cli.load import load
 from holdfast.core.errors import NotAllowed
 from holdfast.core.events import both
-from holdfast.observe.counters import Counted
+from holdfast.observe.counters import ProcessCounters
 from holdfast.observe.log import LogLines
 from holdfast.store.store import Store
-from holdfast.worker.channel import Wire
+from holdfast.worker.channel import Channel
 from holdfast.worker.executor.executor import Executor
-from holdfast.worker.executor.fork_server import SoloServer
+from holdfast.worker.executor.fork_server import ForkServer
 from holdfast.worker.flight_record import FlightRecord
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.signals import die_with_parent, hear_no_group_signals
@@ -41,17 +41,17 @@ def main() -> None:
     die_with_parent(int(parent))
     hear_no_group_signals()
     options = WorkerOptions.from_json(json.loads(os.environ.pop(OPTIONS_VARIABLE)))
-    asyncio.run(_run(path, worker, Wire(socket.socket(fileno=int(wire))), int(flight), options))
+    asyncio.run(_run(path, worker, Channel(socket.socket(fileno=int(wire))), int(flight), options))
 
 
-async def _run(path: str, worker: str, wire: Wire, flight: int, options: WorkerOptions) -> None:
+async def _run(path: str, worker: str, wire: Channel, flight: int, options: WorkerOptions) -> None:
     app = load(path)
     await wire.open()
     lines = LogLines()
     told = both(lines, over_the_wire(wire))
     counts: dict[str, float] = {}
-    app.listener = both(told, Counted(counts)) if options.counted else told
-    solo = SoloServer([sys.executable, "-m", "holdfast.cli.processes.fork_server", path])
+    app.listener = both(told, ProcessCounters(counts)) if options.counted else told
+    solo = ForkServer([sys.executable, "-m", "holdfast.cli.processes.fork_server", path])
     executor = Executor(
         worker,
         options,

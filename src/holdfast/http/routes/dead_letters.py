@@ -22,7 +22,7 @@ from holdfast.http.schemas import (
     Why,
 )
 from holdfast.ops.dead_letters import FAILED, RETRYABLE
-from holdfast.ops.plan_driver import Driver
+from holdfast.ops.plan_driver import PlanDriver
 from holdfast.ops.plan_view import How
 
 router = APIRouter(route_class=Asking, tags=["dead letters"])
@@ -120,7 +120,7 @@ async def retry(asked: AskedBy, act: RetryShape) -> object:
         return {"dry_run": True, "batch_id": None, "matched": matched, "retried": 0, "skipped": seen.excluded}
     plan = await plans.freeze(asked.conn, chosen, act.reason, How(limit=limit))
     await plans.start(asked.conn, plan.id)
-    await Driver(asked.settings, asked.handlers, asked.service.listen).send_all(asked.conn, plan.id)
+    await PlanDriver(asked.settings, asked.handlers, asked.service.listen).send_all(asked.conn, plan.id)
     done = await plans.show(asked.conn, plan.id)
     skipped = await plans.skips(asked.conn, plan.id)
     return {

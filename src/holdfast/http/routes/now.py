@@ -19,7 +19,7 @@ from holdfast.ops.audit import AuditReader
 from holdfast.ops.doctor import Doctor, Finding
 from holdfast.ops.groups import Groups
 from holdfast.ops.status import Seen, Status, judge
-from holdfast.views.dashboard import Board, Change, DatabaseView, Ended, KindView, Trend
+from holdfast.views.dashboard import Change, Dashboard, DatabaseView, Ended, KindView, Trend
 from holdfast.views.figures import figures
 
 router = APIRouter(route_class=Asking, tags=["now"])
@@ -109,7 +109,7 @@ async def now(
     hours: Annotated[Span, Query(description="The span of the chart.")] = Span.NIGHT,
 ) -> object:
     """Whether all is well, what is not, what is usual, and what changed."""
-    conn, board = asked.conn, Board(asked.settings)
+    conn, board = asked.conn, Dashboard(asked.settings)
     database = await board.database(conn)
     seen = await figures(conn, asked.settings)
     # Those with the most waiting: each is compared with a day.
@@ -173,7 +173,7 @@ async def now(
 @router.get("/api/health", response_model=ExaminedShape)
 async def examine(asked: AskedBy) -> object:
     """What silently hurts: each question that `holdfast doctor` asks, with its answer and what to do."""
-    database = await Board(asked.settings).database(asked.conn)
+    database = await Dashboard(asked.settings).database(asked.conn)
     # On a connection as workers have it: whether a pooler stands between is one of the questions.
     try:
         async with (

@@ -19,7 +19,7 @@ from holdfast.http.routes.tasks import TaskId
 from holdfast.http.schemas import TEXT_MAX, Shape, Text, Why, leads_to
 from holdfast.store.http_workers import Lease
 from holdfast.store.store import Store
-from holdfast.worker.http_workers import OutsideWorkers
+from holdfast.worker.http_workers import HttpWorkers
 
 router = APIRouter(route_class=Asking, tags=["workers"])
 
@@ -252,9 +252,9 @@ def _late(task_id: str) -> JSONResponse:
     )
 
 
-def _workers(asked: AskedBy) -> OutsideWorkers:
+def _workers(asked: AskedBy) -> HttpWorkers:
     store = Store(asked.settings, asked.service.listen)
-    return OutsideWorkers(store, asked.handlers, asked.bearer.token)
+    return HttpWorkers(store, asked.handlers, asked.bearer.token)
 
 
 def _known(worker: str) -> str:

@@ -12,7 +12,7 @@ from holdfast.worker.executor.permits import Slots
 WAIT_SECONDS_MAX = 1.0
 
 
-class Hand:
+class Buffer:
     """The claims in one executor's hand."""
 
     def __init__(self, slots: Slots, gathering: Gathering) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.core.handler import Bulk, Handler
 from holdfast.core.outcome import Failed, Outcome, Release, Released
-from holdfast.worker.executor.culprits import Search
+from holdfast.worker.executor.culprits import CulpritSearch
 from holdfast.worker.executor.handlers import execute_many_async, execute_many_here
 from holdfast.worker.executor.run import Run
 from holdfast.worker.flight_record import FlightRecord, RunMode
@@ -34,7 +34,7 @@ class BulkCall:
         self.handler = handler
         self.deadline_at = float("inf")
         self.doing: asyncio.Task[None] | None = None
-        self._search = Search(runs)
+        self._search = CulpritSearch(runs)
         self._single = len(runs) == 1
         self._seconds = seconds
         self._flight = flight
@@ -61,7 +61,7 @@ class BulkCall:
         """End the remaining items, each with the outcome of its own stop or else with this one."""
         for run in self._search.left():
             self._end(run, run.stop_outcome or outcome)
-        self._search = Search([])
+        self._search = CulpritSearch([])
 
     def _heard(self, group: Sequence[Run], answer: Sequence[Outcome] | Failed | None) -> None:
         if answer is None:
@@ -71,14 +71,14 @@ class BulkCall:
                 self._end(run, timed_out_in_bulk())
             for run in left:
                 self._end(run, Released(Release.COLLATERAL))
-            self._search = Search([])
+            self._search = CulpritSearch([])
         elif not isinstance(answer, Failed):
             self._search.passed()
             for run, outcome in zip(group, answer, strict=True):
                 self._end(run, outcome)
         elif finished := [run for run in group if run.task is not None and run.task.settled]:
             # It failed after some were finished: those are done, whatever came after.
-            self._search = Search([run for run in self._search.left() if run not in finished])
+            self._search = CulpritSearch([run for run in self._search.left() if run not in finished])
             for run in finished:
                 self._end(run, answer)
         elif (culprit := self._search.failed()) is not None:

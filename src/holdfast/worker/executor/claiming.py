@@ -30,7 +30,7 @@ RECONCILE_SHARE = 0.02
 UNBOUNDED = 1 << 30
 
 
-class Intake:
+class Claiming:
     """The claims of one executor."""
 
     def __init__(

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Search(Generic[T]):
+class CulpritSearch(Generic[T]):
     """One search; ask for the `next` call, then say whether it passed."""
 
     def __init__(self, items: Sequence[T]) -> None:

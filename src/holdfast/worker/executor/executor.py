@@ -15,25 +15,25 @@ from holdfast.core.task import Claim
 from holdfast.db.link import Link
 from holdfast.store.settle import Settlement
 from holdfast.store.store import Store
-from holdfast.worker.background import Errands
-from holdfast.worker.channel import Order, Report, Wire
-from holdfast.worker.executor.buffer import Hand
+from holdfast.worker.background import Background
+from holdfast.worker.channel import Channel, Order, Report
+from holdfast.worker.executor.buffer import Buffer
 from holdfast.worker.executor.cancels import Cancels
-from holdfast.worker.executor.claiming import Intake
+from holdfast.worker.executor.claiming import Claiming
 from holdfast.worker.executor.finish import Finishing
-from holdfast.worker.executor.fork_server import SoloServer
+from holdfast.worker.executor.fork_server import ForkServer
 from holdfast.worker.executor.gathering import Gathering
 from holdfast.worker.executor.pace import GROUP, Pace
-from holdfast.worker.executor.recycling import Wear
+from holdfast.worker.executor.recycling import Recycling
 from holdfast.worker.executor.registration import register
 from holdfast.worker.executor.run import Run
 from holdfast.worker.executor.runs import Runs
 from holdfast.worker.executor.settling import Settling
 from holdfast.worker.executor.starting import Starting
-from holdfast.worker.executor.unknown_kinds import Strangers
+from holdfast.worker.executor.unknown_kinds import UnknownKinds
 from holdfast.worker.flight_record import FlightRecord
 from holdfast.worker.options import Until, WorkerOptions
-from holdfast.worker.policies import Verdicts
+from holdfast.worker.policies import Policies
 
 TICK_SECONDS = 0.1
 ABORT_SECONDS = 1.0
@@ -50,9 +50,9 @@ class Executor:
         options: WorkerOptions,
         handlers: Handlers,
         store: Store,
-        wire: Wire,
+        wire: Channel,
         flight: FlightRecord,
-        solo: SoloServer,
+        solo: ForkServer,
         counts: dict[str, float],
     ) -> None:
         self._worker = worker
@@ -60,7 +60,7 @@ class Executor:
         self._handlers = handlers
         self._store = store
         self._listen: Listener = store.listen
-        self._wire = wire
+        self._channel = wire
         # A listener adds to these counts; they are cleared when they are reported.
         self._counts = counts
         seconds = options.statement_seconds
@@ -73,19 +73,19 @@ class Executor:
         self._runs = Runs(flight, solo, options.timeout_seconds, finisher, self._ended, self._fill)
         self._cancels = Cancels(worker, store, self._claims_link, self._runs)
         self._pace = Pace(options.concurrency, options.sleep_seconds)
-        self._intake = Intake(worker, options, handlers, store, self._claims_link, self._held)
-        self._slots = self._intake.slots
-        self._hand = Hand(self._slots, Gathering(handlers))
-        self._verdicts = Verdicts(handlers, options.max_attempts)
+        self._claiming = Claiming(worker, options, handlers, store, self._claims_link, self._held)
+        self._slots = self._claiming.slots
+        self._buffer = Buffer(self._slots, Gathering(handlers))
+        self._policies = Policies(handlers, options.max_attempts)
         self._room = asyncio.Event()
-        self._errands = Errands(self._failed)
-        strangers = Strangers(worker, store, self._settles_link, self._errands)
+        self._background = Background(self._failed)
+        strangers = UnknownKinds(worker, store, self._settles_link, self._background)
         add = self._settling.add
         self._starting = Starting(
-            handlers, self._hand, self._runs, self._slots, strangers, self._verdicts, add, self._fill
+            handlers, self._buffer, self._runs, self._slots, strangers, self._policies, add, self._fill
         )
         self._claimed = 0
-        self._wear = Wear(options)
+        self._recycling = Recycling(options)
         self._closing = False
         self._filling = False
         self._was_full = False
@@ -95,10 +95,10 @@ class Executor:
     async def run(self) -> int:
         """Work until told to leave, or until there is nothing more to do; answers the exit status."""
         since = await register(self._claims_link, self._store, self._worker, self._options, self._handlers)
-        self._wire.say(Report.READY, since=since, policies=self._verdicts.as_json())
+        self._channel.say(Report.READY, since=since, policies=self._policies.as_json())
         loops = (self._hear(), self._claim_on(), self._settling.run(), self._tick())
         for work in loops:
-            self._errands.send(work)
+            self._background.start(work)
         try:
             return await self._leave
         finally:
@@ -107,21 +107,21 @@ class Executor:
     # -- orders
 
     async def _hear(self) -> None:
-        async for message in self._wire.hear():
+        async for message in self._channel.hear():
             match message.word:
                 case Order.WAKE:
                     self._pace.wake()
                     self._room.set()
                 case Order.RECONCILE:
-                    self._intake.reconcile_now_and_then()
+                    self._claiming.reconcile_now_and_then()
                 case Order.DRAIN | Order.ABORT as order:
                     self._closing = True
-                    self._errands.send(
+                    self._background.start(
                         self._drain(self._options.grace_seconds if order is Order.DRAIN else 0.0)
                     )
                 case Order.STOP:
                     self._closing = True
-                    self._errands.send(self._stop())
+                    self._background.start(self._stop())
                 case _:
                     raise AssertionError(f"{message.word} is not an order")
         # The supervisor is gone, and the lease with it.
@@ -130,13 +130,13 @@ class Executor:
     async def _drain(self, grace_seconds: float) -> None:
         """Finish what runs while the grace lasts, and give everything else back unspent."""
         self._room.set()
-        self._give_back(self._hand.let_go())
+        self._give_back(self._buffer.let_go())
         await self._runs.done(grace_seconds)
         self._runs.stop_all(Released(Release.DRAINED), "the worker is leaving")
         await self._runs.done(ABORT_SECONDS / 2)
         for run in self._runs.abandon():
             self._settle(run.claim, Released(Release.DRAINED))
-        if self._intake.busy:
+        if self._claiming.busy:
             # A claim is on its way: what it brings is given back too.
             await asyncio.sleep(0.05)
         # While the database is away results are kept: the supervisor ends this process when it was told to
@@ -149,7 +149,7 @@ class Executor:
 
         The supervisor ends this process before the lease does.
         """
-        self._hand.let_go()
+        self._buffer.let_go()
         self._runs.stop_all(Released(Release.DRAINED), "the lease is lost")
         self._runs.abandon()
         await self._settling.flushed()
@@ -174,26 +174,26 @@ class Executor:
                     return
                 await self._wait_for_room()
                 continue
-            claims = await self._intake.claim(want, self._free)
+            claims = await self._claiming.claim(want, self._free)
             if claims is None:
                 continue
             self._take(claims, full=len(claims) >= want)
             if not claims and self._nothing_left():
                 return
             few = len(claims) < want // 2 and all(claim.limits for claim in claims)
-            if few and not self._intake.moving:
+            if few and not self._claiming.moving:
                 # All that there is, or all that limits allow: the next end of a task changes that.
                 await self._pace.idle()
 
     def _free(self) -> int:
-        return self._runs.free - self._hand.startable
+        return self._runs.free - self._buffer.startable
 
     def _want(self) -> int:
         if self._closing or self._leave.done() or self._settling.full:
             return 0
-        want = self._pace.want(self._runs.free, self._hand.startable)
+        want = self._pace.want(self._runs.free, self._buffer.startable)
         if self._runs.free:
-            want = max(want, min(GROUP, self._hand.appetite))
+            want = max(want, min(GROUP, self._buffer.appetite))
         if self._options.until is Until.ONCE:
             want = min(want, 1 - self._claimed)
         return want
@@ -205,11 +205,11 @@ class Executor:
 
     def _nothing_left(self) -> bool:
         """Whether a worker that does not stay has done what it came for."""
-        if self._options.until is Until.STOPPED or len(self._runs) or len(self._hand):
+        if self._options.until is Until.STOPPED or len(self._runs) or len(self._buffer):
             return False
         if not self._closing:
             self._closing = True
-            self._errands.send(self._drain(self._options.grace_seconds))
+            self._background.start(self._drain(self._options.grace_seconds))
         return True
 
     def _take(self, claims: Sequence[Claim], *, full: bool) -> None:
@@ -219,7 +219,7 @@ class Executor:
         if self._closing:
             self._give_back(claims)
             return
-        self._hand.take(claims, full=full)
+        self._buffer.take(claims, full=full)
         self._fill()
 
     def _fill_soon(self) -> None:
@@ -233,9 +233,9 @@ class Executor:
         if self._closing or self._settling.full:
             return
         self._starting.fill()
-        startable = self._hand.startable
+        startable = self._buffer.startable
         self._settling.busy = startable > 0 or len(self._runs) > 0
-        if self._pace.want(self._runs.free, startable) > 0 or self._hand.appetite:
+        if self._pace.want(self._runs.free, startable) > 0 or self._buffer.appetite:
             self._room.set()
 
     # -- ending
@@ -245,7 +245,7 @@ class Executor:
         self._pace.ended(seconds)
         if run.claim.limits:
             self._slots.ended(run.claim, seconds)
-        self._wear.ended()
+        self._recycling.ended()
         if isinstance(outcome, Finished):
             self._finished(run.claim, outcome.then)
         else:
@@ -262,8 +262,8 @@ class Executor:
 
     def _finished(self, claim: Claim, then: Outcome) -> None:
         """It was settled in the handler's own commit: whatever came after that changes nothing."""
-        self._listen(TasksSettled([(claim, self._verdicts.of(claim, Complete()))]))
-        if isinstance(then, Failed) and (failure := self._verdicts.of(claim, then).failure):
+        self._listen(TasksSettled([(claim, self._policies.judge(claim, Complete()))]))
+        if isinstance(then, Failed) and (failure := self._policies.judge(claim, then).failure):
             self._listen(FailedAfterFinish(claim, failure.message))
 
     def _written(self, group: Sequence[Settlement]) -> None:
@@ -273,7 +273,7 @@ class Executor:
         self._was_full = self._settling.full
 
     def _settle(self, claim: Claim, outcome: Outcome, *, uncertain: bool = False) -> None:
-        self._settling.add((claim, self._verdicts.of(claim, outcome)), uncertain=uncertain)
+        self._settling.add((claim, self._policies.judge(claim, outcome)), uncertain=uncertain)
 
     def _give_back(self, claims: Sequence[Claim]) -> None:
         for claim in claims:
@@ -281,7 +281,7 @@ class Executor:
 
     def _held(self) -> list[Claim]:
         settling = [claim for claim, _ in self._settling.pending()]
-        return [*self._hand.claims(), *self._runs.claims(), *settling]
+        return [*self._buffer.claims(), *self._runs.claims(), *settling]
 
     # -- time
 
@@ -292,21 +292,21 @@ class Executor:
             now = time.monotonic()
             self._runs.expire()
             self._report_counts()
-            if stale := self._hand.take_stale():
+            if stale := self._buffer.take_stale():
                 self._pace.forget()
                 self._give_back(stale)
             if self._cancels.due(now):
                 # Beside this loop: a database that hangs must not hold up deadlines.
-                self._errands.send(self._cancels.ask(now))
-            if (why := self._wear.out()) is not None:
-                self._wire.say(Report.RECYCLE, why=why)
-            if self._intake.due:
+                self._background.start(self._cancels.ask(now))
+            if (why := self._recycling.out()) is not None:
+                self._channel.say(Report.RECYCLE, why=why)
+            if self._claiming.due:
                 self._pace.wake()
             if self._closing or not self._runs.free:
                 # Nobody claims now, and what is held in vain would keep others waiting.
-                self._errands.send(self._intake.free_slots())
+                self._background.start(self._claiming.free_slots())
 
     def _report_counts(self) -> None:
         if self._counts:
-            self._wire.say(Report.COUNTS, counts=self._counts)
+            self._channel.say(Report.COUNTS, counts=self._counts)
             self._counts.clear()

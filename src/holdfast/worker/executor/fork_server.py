@@ -38,7 +38,7 @@ START_SECONDS = 60.0
 
 
 @dataclass(slots=True)
-class SoloRun:
+class ForkedRun:
     """One task in its own process, from the executor's side."""
 
     pidfd: int | None = None
@@ -90,7 +90,7 @@ class NotStarted:
     why: str
 
 
-class SoloServer:
+class ForkServer:
     """The executor's end of the fork server."""
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -100,7 +100,7 @@ class SoloServer:
         self._ends: dict[int, int] = {}
         self._ended = asyncio.Event()
 
-    async def run(self, claim: Claim, run: SoloRun) -> Outcome | Finished | Died | NotStarted:
+    async def run(self, claim: Claim, run: ForkedRun) -> Outcome | Finished | Died | NotStarted:
         """Run one claim; `run` can kill it meanwhile."""
         try:
             server, ours = self._ask()

@@ -5,7 +5,7 @@ import time
 from holdfast.worker.options import WorkerOptions
 
 
-class Wear:
+class Recycling:
     """The age of one executor, in seconds and in tasks."""
 
     def __init__(self, options: WorkerOptions) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from holdfast.core.handler import Handler, Task
 from holdfast.core.outcome import Failed, Finished, Outcome
 from holdfast.core.task import Claim
-from holdfast.worker.executor.fork_server import SoloRun
+from holdfast.worker.executor.fork_server import ForkedRun
 
 
 class Call(Protocol):
@@ -30,7 +30,7 @@ class Run:
     items: int = 0
     task: Task[Any] | None = None
     doing: "asyncio.Task[None] | None" = None
-    solo: SoloRun | None = None
+    solo: ForkedRun | None = None
     # The outcome of a run that was asked to stop, unless the handler succeeds all the same.
     stop_outcome: Outcome | None = None
     # The bulk call that it is in, and how many share its time.

@@ -11,7 +11,7 @@ from holdfast.core.handler import Finisher, Handler, Isolation
 from holdfast.core.outcome import Cancel, Failed, Finished, Outcome, Release, Released, WorkerLost
 from holdfast.core.task import Claim
 from holdfast.worker.executor.bulk import BulkCall
-from holdfast.worker.executor.fork_server import Died, NotStarted, SoloRun, SoloServer
+from holdfast.worker.executor.fork_server import Died, ForkedRun, ForkServer, NotStarted
 from holdfast.worker.executor.handlers import execute_async, execute_here, prepare
 from holdfast.worker.executor.run import Run, cancellable, unless_stopped
 from holdfast.worker.flight_record import ITEMS_MAX, FlightRecord, RunMode
@@ -30,7 +30,7 @@ class Runs:
     def __init__(
         self,
         flight: FlightRecord,
-        solo: SoloServer,
+        solo: ForkServer,
         timeout_seconds: float,
         finisher: Finisher | None,
         ended: Callable[[Run, Outcome | Finished], None],
@@ -41,7 +41,7 @@ class Runs:
         self._free = flight.slots
         self._free_items = ITEMS_MAX
         self._calls: set[BulkCall] = set()
-        self._solo = solo
+        self._fork_server = solo
         self._suspects = asyncio.Semaphore(max(SUSPECTS_MIN, min(SUSPECTS_MAX, flight.slots // 2)))
         self._queued_suspects = 0
         # One suspect at a time is between the end of its handler and its settle, so that an executor that
@@ -84,7 +84,7 @@ class Runs:
         now = time.monotonic()
         if claim.alone:
             # A suspect takes no slot: it waits for its turn among the few that run alone.
-            run = Run(claim, handler, now, float("inf"), solo=SoloRun())
+            run = Run(claim, handler, now, float("inf"), solo=ForkedRun())
             self._running.add(run)
             self._queued_suspects += 1
             run.doing = self._task(run, self._run_suspect(run))
@@ -93,7 +93,7 @@ class Runs:
         run = Run(claim, handler, now, now + self.seconds(claim, handler), slots=1)
         self._running.add(run)
         if handler.isolation is Isolation.PROCESS:
-            run.solo = SoloRun()
+            run.solo = ForkedRun()
             run.doing = self._task(run, self._run_apart(run))
             return
         # Recorded before its payload is read: that, too, may be the end of this process.
@@ -275,7 +275,7 @@ class Runs:
         # Recorded before the process starts, because its handler may run before we learn of it. This process
         # enforces the deadline, so the record has none.
         self._flight.start(*run.key, float("inf"), RunMode.OWN_PROCESS)
-        answer = await self._solo.run(run.claim, run.solo)
+        answer = await self._fork_server.run(run.claim, run.solo)
         if isinstance(answer, Died):
             return run.stop_outcome or WorkerLost(alone=True, how=answer.how)
         if isinstance(answer, NotStarted):

@@ -8,11 +8,11 @@ from holdfast.core.decide import Verdict, expire
 from holdfast.core.handler import Handlers
 from holdfast.core.outcome import Release, Released
 from holdfast.core.task import Claim
-from holdfast.worker.executor.buffer import Hand
+from holdfast.worker.executor.buffer import Buffer
 from holdfast.worker.executor.permits import Slots
 from holdfast.worker.executor.runs import Runs
-from holdfast.worker.executor.unknown_kinds import Strangers
-from holdfast.worker.policies import Verdicts
+from holdfast.worker.executor.unknown_kinds import UnknownKinds
+from holdfast.worker.policies import Policies
 
 
 class Starting:
@@ -21,20 +21,20 @@ class Starting:
     def __init__(  # noqa: PLR0913 (it is between all of these)
         self,
         handlers: Handlers,
-        hand: Hand,
+        hand: Buffer,
         runs: Runs,
         slots: Slots,
-        strangers: Strangers,
-        verdicts: Verdicts,
+        strangers: UnknownKinds,
+        verdicts: Policies,
         settle: Callable[[tuple[Claim, Verdict]], None],
         again: Callable[[], None],
     ) -> None:
         self._handlers = handlers
-        self._hand = hand
+        self._buffer = hand
         self._runs = runs
         self._slots = slots
-        self._strangers = strangers
-        self._verdicts = verdicts
+        self._unknown_kinds = strangers
+        self._policies = verdicts
         self._settle = settle
         self._again = again
         self._due: asyncio.TimerHandle | None = None
@@ -46,7 +46,7 @@ class Starting:
             # A task that ended as it started: whoever is filling goes on.
             return
         self._filling = True
-        while self._runs.free and (claims := self._hand.next(self._runs.items)):
+        while self._runs.free and (claims := self._buffer.next(self._runs.items)):
             self._start(claims)
         self._filling = False
         self._wait()
@@ -56,7 +56,7 @@ class Starting:
         if self._due is not None:
             self._due.cancel()
             self._due = None
-        if (at := self._hand.due_at) is not None and self._runs.free and self._runs.items:
+        if (at := self._buffer.due_at) is not None and self._runs.free and self._runs.items:
             self._due = asyncio.get_running_loop().call_at(at, self._again)
 
     def _start(self, claims: Sequence[Claim]) -> None:
@@ -80,10 +80,10 @@ class Starting:
         if claim.limits:
             self._slots.ended(claim, 0.0)
         if late:
-            self._settle((claim, self._verdicts.of(claim, Released(Release.NOT_STARTED))))
+            self._settle((claim, self._policies.judge(claim, Released(Release.NOT_STARTED))))
         elif not known:
-            self._strangers.met(claim.kind)
-            self._settle((claim, self._verdicts.of(claim, Released(Release.NO_HANDLER))))
+            self._unknown_kinds.met(claim.kind)
+            self._settle((claim, self._policies.judge(claim, Released(Release.NO_HANDLER))))
         else:
             self._settle((claim, expire(claim)))
         return False

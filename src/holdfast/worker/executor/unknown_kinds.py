@@ -7,13 +7,13 @@ import psycopg
 from holdfast.core.events import KindsUnknown
 from holdfast.db.link import Link, LinkLost
 from holdfast.store.store import Store
-from holdfast.store.unserved_kinds import Gates
-from holdfast.worker.background import Errands
+from holdfast.store.unserved_kinds import UnservedKinds
+from holdfast.worker.background import Background
 
 AGAIN_SECONDS = 5.0
 
 
-class Strangers:
+class UnknownKinds:
     """The unknown kinds that one executor has met."""
 
     def __init__(
@@ -21,13 +21,13 @@ class Strangers:
         worker: str,
         store: Store,
         link: Link,
-        errands: Errands,
+        errands: Background,
     ) -> None:
         self._worker = worker
         self._listen = store.listen
-        self._gates = Gates(store.settings, store.listen, by=worker)
+        self._gates = UnservedKinds(store.settings, store.listen, by=worker)
         self._link = link
-        self._errands = errands
+        self._background = errands
         self._gated_at: dict[str, float] = {}
 
     def met(self, kind: str) -> None:
@@ -36,7 +36,7 @@ class Strangers:
         if now - self._gated_at.get(kind, -AGAIN_SECONDS) >= AGAIN_SECONDS:
             self._gated_at[kind] = now
             self._listen(KindsUnknown(self._worker, [kind]))
-            self._errands.send(self._gate(kind))
+            self._background.start(self._gate(kind))
 
     async def _gate(self, kind: str) -> None:
         try:

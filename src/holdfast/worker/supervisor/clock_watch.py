@@ -9,9 +9,9 @@ from holdfast.core.events import ClockStepped, Listener
 from holdfast.core.step import Step, StepWatch
 from holdfast.db.clock import read_clock
 from holdfast.db.connect import Conn
-from holdfast.store.clock_steps import STILL_DUE_LIMIT, Steps
+from holdfast.store.clock_steps import STILL_DUE_LIMIT, ClockSteps
 from holdfast.store.schedules import Pulse, Schedules
-from holdfast.store.unserved_kinds import Gates
+from holdfast.store.unserved_kinds import UnservedKinds
 
 # A transaction that was open during a step back keeps writing times from before the step until it ends.
 FOLLOW_SECONDS = 30.0
@@ -23,11 +23,16 @@ class ClockWatch:
     """One for each supervisor. All watch the clock; the one that performs maintenance corrects."""
 
     def __init__(
-        self, settings: Settings, schedules: Schedules, gates: Gates, listen: Listener, lease_seconds: float
+        self,
+        settings: Settings,
+        schedules: Schedules,
+        unserved: UnservedKinds,
+        listen: Listener,
+        lease_seconds: float,
     ) -> None:
-        self._steps = Steps(settings)
+        self._steps = ClockSteps(settings)
         self._schedules = schedules
-        self._gates = gates
+        self._unserved = unserved
         self._listen = listen
         self._lease = lease_seconds
         self._watch = StepWatch()
@@ -70,7 +75,7 @@ class ClockWatch:
         """Apply the corrections once: steps before this moment were not seen here."""
         await self._steps.adjust_leases(conn, self._lease)
         await self._steps.bring_back(conn)
-        await self._gates.restart(conn)
+        await self._unserved.restart(conn)
 
     async def correct_after_step(self, conn: Conn) -> bool:
         """Apply the corrections; return whether there is more to do at once."""
@@ -86,7 +91,7 @@ class ClockWatch:
         elif self._new:
             await self._steps.begin_ramps(conn)
         if self._new:
-            await self._gates.restart(conn)
+            await self._unserved.restart(conn)
             await self._schedules.correct(conn)
             self._listen(ClockStepped(round(step.seconds, 1)))
             self._new = False

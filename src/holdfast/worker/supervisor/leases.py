@@ -11,20 +11,20 @@ from holdfast.db.link import Link, LinkLost, ReconnectDelay
 from holdfast.store.store import Store
 from holdfast.worker.channel import Order
 from holdfast.worker.options import WorkerOptions
-from holdfast.worker.supervisor.executor_process import Child
+from holdfast.worker.supervisor.executor_process import ExecutorProcess
 
 RECONCILE_EVERY = 10
 
 
-class Renewals:
+class Leases:
     """Renews; `lost` is told of each executor whose lease the database does not know any more."""
 
     def __init__(
         self,
         options: WorkerOptions,
         store: Store,
-        children: Collection[Child],
-        lost: Callable[[Child], None],
+        children: Collection[ExecutorProcess],
+        lost: Callable[[ExecutorProcess], None],
     ) -> None:
         self._options = options
         self._store = store

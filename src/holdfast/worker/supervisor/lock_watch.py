@@ -22,7 +22,7 @@ from holdfast.core.events import (
 from holdfast.db.connect import Conn
 from holdfast.db.link import Link, LinkLost
 from holdfast.db.locks import Blocker, blockers, open_transactions
-from holdfast.worker.channel import Report, Wire
+from holdfast.worker.channel import Channel, Report
 from holdfast.worker.options import WorkerOptions
 
 LOOK_SECONDS = 1.0
@@ -93,7 +93,7 @@ class LockWatch:
             self._listen(DatabaseUnlocked(named.blocker.locked, named.blocker.pid, seconds))
 
 
-def over_the_wire(wire: Wire) -> Listener:
+def over_the_wire(wire: Channel) -> Listener:
     """The listener of an executor that tells its supervisor of delayed statements."""
 
     def hear(event: Event, /) -> None:

@@ -21,10 +21,10 @@ from holdfast.store.audit import AuditWriter
 from holdfast.store.due import look
 from holdfast.store.followups import Followups
 from holdfast.store.operate import Operator
-from holdfast.store.plan_tasks import Drivers
+from holdfast.store.plan_tasks import PlanTasks
 from holdfast.store.schedules import Schedules
 from holdfast.store.store import Store
-from holdfast.store.unserved_kinds import Gates
+from holdfast.store.unserved_kinds import UnservedKinds
 from holdfast.store.upkeep import Upkeep
 from holdfast.store.workers import RECLAIM_LIMIT
 from holdfast.worker.options import WorkerOptions
@@ -85,7 +85,7 @@ class Maintenance:
             listen,
             deadline_seconds=options.statement_seconds,
         )
-        self._gates = Gates(store.settings, listen)
+        self._gates = UnservedKinds(store.settings, listen)
         self._operator = Operator(store.settings, listen, by="maintenance")
         self._upkeep = Upkeep(store.settings, listen)
         self._slow_link = Link(
@@ -94,7 +94,7 @@ class Maintenance:
         self._stirred = ""
         self._schedules = Schedules(store.settings, listen)
         self._followups = Followups(store.settings, listen)
-        self._drivers = Drivers(store.settings, listen)
+        self._drivers = PlanTasks(store.settings, listen)
         self._audit = AuditWriter(store.settings, listen)
         # A little shorter than the workers' own: what a dead tree held is taken back as soon as it may be.
         self._lease = max(1.0, options.lease_seconds * 0.8)

@@ -16,7 +16,7 @@ from holdfast.worker.options import WorkerOptions
 RETRY_SECONDS = 5.0
 
 
-class Hints:
+class Notifications:
     """Hears that a queue has work, and tells."""
 
     def __init__(self, options: WorkerOptions, wake: Callable[[], None]) -> None:

@@ -8,7 +8,7 @@ on working until the full number of executors is at work without it, and is drai
 import time
 from collections.abc import Callable, Collection
 
-from holdfast.worker.supervisor.executor_process import Child, Leaving
+from holdfast.worker.supervisor.executor_process import ExecutorProcess, Leaving
 
 RESTART_SECONDS = 1.0
 RESTART_SECONDS_MAX = 30.0
@@ -23,10 +23,10 @@ class Replacements:
 
     def __init__(
         self,
-        children: Collection[Child],
+        children: Collection[ExecutorProcess],
         processes: int,
         start: Callable[[], bool],
-        drain: Callable[[Child], None],
+        drain: Callable[[ExecutorProcess], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._children = children
@@ -52,7 +52,7 @@ class Replacements:
         for child in worn[: max(0, len(working) - self._places)]:
             self._drain(child)
 
-    def ended(self, child: Child, *, done: bool) -> None:
+    def ended(self, child: ExecutorProcess, *, done: bool) -> None:
         """An executor ended; `done` if it found nothing more to do, so that its place stays empty."""
         if done:
             # The place of a worn executor was passed on to its successor.

@@ -27,14 +27,14 @@ from holdfast.core.events import (
 )
 from holdfast.db.link import LinkLost
 from holdfast.store.store import Store
-from holdfast.worker.background import Errands
+from holdfast.worker.background import Background
 from holdfast.worker.channel import Order, Report
 from holdfast.worker.options import Until, WorkerOptions
-from holdfast.worker.supervisor.blame import Burials
-from holdfast.worker.supervisor.executor_process import Child, Leaving
-from holdfast.worker.supervisor.leases import Renewals
+from holdfast.worker.supervisor.blame import Reclaimer
+from holdfast.worker.supervisor.executor_process import ExecutorProcess, Leaving
+from holdfast.worker.supervisor.leases import Leases
 from holdfast.worker.supervisor.maintenance import Maintenance
-from holdfast.worker.supervisor.notifications import Hints
+from holdfast.worker.supervisor.notifications import Notifications
 from holdfast.worker.supervisor.replacements import Replacements
 
 TICK_SECONDS = 0.1
@@ -53,15 +53,15 @@ class Supervisor:
         self._command = command
         self._store = store
         self._listen = store.listen
-        self._burials = Burials(options, store)
-        self._maintenance = Maintenance(options, store, self._burials.policies, store.listen)
-        self._hints = Hints(options, self._wake)
-        self._children: set[Child] = set()
+        self._reclaimer = Reclaimer(options, store)
+        self._maintenance = Maintenance(options, store, self._reclaimer.policies, store.listen)
+        self._notifications = Notifications(options, self._wake)
+        self._children: set[ExecutorProcess] = set()
         self._replacements = Replacements(
             self._children, options.processes, self._start_another, self._recycle
         )
-        self._renewals = Renewals(options, store, self._children, self._lost)
-        self._errands = Errands(self._failed)
+        self._leases = Leases(options, store, self._children, self._lost)
+        self._background = Background(self._failed)
         self._signals = 0
         self._was_ready = False
         self._status = DONE
@@ -75,7 +75,7 @@ class Supervisor:
                 loop.add_signal_handler(number, self._told_to_leave)
         for _ in range(self._options.processes):
             self._start()
-        chores = [self._renewals.run(), self._tick(), self._hints.run()]
+        chores = [self._leases.run(), self._tick(), self._notifications.run()]
         if self._options.until is Until.STOPPED:
             chores += [self._maintenance.run(), self._maintenance.keep_up()]
         tasks = [asyncio.ensure_future(chore) for chore in chores]
@@ -86,7 +86,7 @@ class Supervisor:
                 # A chore that ends by itself has nothing more to do; one that raises is our defect.
                 one.result()
             tasks = [task for task in tasks if not task.done()]
-        await self._errands.done(STOP_SECONDS)
+        await self._background.done(STOP_SECONDS)
         # If it cannot be left now, its lease ends by itself.
         with suppress(TimeoutError, LinkLost, psycopg.Error):
             await asyncio.wait_for(self._maintenance.leave(), STOP_SECONDS)
@@ -95,11 +95,11 @@ class Supervisor:
     # -- executors
 
     def _start(self) -> None:
-        child = Child.start(self._command, self._options)
+        child = ExecutorProcess.start(self._command, self._options)
         self._children.add(child)
         loop = asyncio.get_running_loop()
         loop.add_reader(child.pidfd, self._ended, child)
-        self._errands.send(self._hear(child))
+        self._background.start(self._hear(child))
         self._listen(ExecutorStarted(child.worker, child.process.pid, self._options.name))
 
     def _start_another(self) -> bool:
@@ -115,7 +115,7 @@ class Supervisor:
         if not self._signals:
             self._replacements.keep()
 
-    async def _hear(self, child: Child) -> None:
+    async def _hear(self, child: ExecutorProcess) -> None:
         await child.wire.open()
         async for message in child.wire.hear():
             match message.word:
@@ -133,20 +133,20 @@ class Supervisor:
                 case _:
                     raise AssertionError(f"{message.word} is not a report")
 
-    def _ready(self, child: Child, values: dict[str, object]) -> None:
+    def _ready(self, child: ExecutorProcess, values: dict[str, object]) -> None:
         child.ready = True
         self._was_ready = True
         child.lease_until = float(str(values["since"])) + self._options.lease_seconds
         for kind, (attempts, base, cap, timeout) in values["policies"].items():  # type: ignore[attr-defined]
-            self._burials.learn(kind, Policy(attempts, Backoff(base, cap)), timeout)
+            self._reclaimer.learn(kind, Policy(attempts, Backoff(base, cap)), timeout)
         if self._signals:
             self._send_away(child, Leaving.DRAINING)
         self._keep_number()
 
-    def _recycle(self, child: Child) -> None:
+    def _recycle(self, child: ExecutorProcess) -> None:
         self._send_away(child, Leaving.RECYCLED)
 
-    def _send_away(self, child: Child, why: Leaving) -> None:
+    def _send_away(self, child: ExecutorProcess, why: Leaving) -> None:
         if not child.ready:
             child.leaving = why
             child.kill()
@@ -156,7 +156,7 @@ class Supervisor:
             child.leave_by = time.monotonic() + (STOP_SECONDS if why in HURRIED else unhurried)
             child.order(HURRIED.get(why, Order.DRAIN))
 
-    def _ended(self, child: Child) -> None:
+    def _ended(self, child: ExecutorProcess) -> None:
         asyncio.get_running_loop().remove_reader(child.pidfd)
         status = child.process.wait()
         self._children.discard(child)
@@ -164,7 +164,7 @@ class Supervisor:
             ExecutorEnded(child.worker, child.process.pid, status, child.leaving and str(child.leaving))
         )
         # The wire is closed in the next turn of the loop, after this turn has read the last report from it.
-        self._errands.send(self._burials.bury(child))
+        self._background.start(self._reclaimer.take_back(child))
         if self._over.is_set():
             return
         if not child.ready and not self._was_ready and child.leaving is None and status >= 0:
@@ -187,7 +187,7 @@ class Supervisor:
             child.ready and child.leaving is None and now < child.lease_until for child in self._children
         )
 
-    def _lost(self, child: Child) -> None:
+    def _lost(self, child: ExecutorProcess) -> None:
         if child in self._children and child.leaving is not Leaving.LEASE_LOST:
             self._listen(LeaseAtRisk(child.worker, lost=True))
             self._send_away(child, Leaving.LEASE_LOST)
@@ -205,9 +205,9 @@ class Supervisor:
                 self._mind(child, now, asleep=woke)
             self._keep_number()
             if woke:
-                self._errands.send(self._renewals.renew_now())
+                self._background.start(self._leases.renew_now())
 
-    def _mind(self, child: Child, now: float, *, asleep: bool) -> None:
+    def _mind(self, child: ExecutorProcess, now: float, *, asleep: bool) -> None:
         if now > child.leave_by:
             child.kill()
             return
