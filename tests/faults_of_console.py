@@ -11,7 +11,7 @@ CONSOLE = {
     "board-without-the-dead": Fault(
         "Dashboard.kinds", "                    dead.get(name, 0),\n", "                    0,\n"
     ),
-    "ticks-are-ignored": Fault("Filter.asked", "            self.task_ids,\n", "            None,\n"),
+    "ticks-are-ignored": Fault("Filter.as_filter", "            self.task_ids,\n", "            None,\n"),
     "approvals-not-shown": Fault("PlanView.shown_state", '"awaiting approval"', '"frozen"'),
     "late-results-not-counted": Fault(
         "note_late", "select n.ended_at, count(*), 0, n.kind, 'late' from noted n group by 1, 4;",

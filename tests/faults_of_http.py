@@ -13,7 +13,7 @@ HTTP = {
     ),
     "expired-tokens-are-good": Fault("Tokens.bearer", "or expired or revoked", "or revoked"),
     "revoked-tokens-are-good": Fault("Tokens.bearer", "or expired or revoked", "or expired"),
-    "answers-not-kept": Fault("Asking.get_route_handler", "if key is None:", "if True:"),
+    "answers-not-kept": Fault("TransactionRoute.get_route_handler", "if key is None:", "if True:"),
     "keys-for-anything": Fault("request._once", "if before.asked != hashed:", "if False:"),
     "alias-of-subject-ignored": Fault(
         "routes.tasks.list_tasks", "subject=subject or episode_id", "subject=subject"
@@ -142,7 +142,7 @@ HTTP = {
     "sample-not-shown": Fault("tasks._with_sample", "ready=larger(view.ready, ready)", "ready=view.ready"),
     "batch-waits-for-a-worker": Fault(
         "routes.dead_letters.retry",
-        "    await PlanDriver(asked.settings, asked.handlers, asked.service.listen).send_all(asked.conn, plan.id)\n",
+        "    await PlanDriver(caller.settings, caller.handlers, caller.service.listen).send_all(caller.conn, plan.id)\n",
         "",
     ),
 }

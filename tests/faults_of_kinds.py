@@ -30,11 +30,11 @@ KINDS = {
         "for document in (view.payload, view.result)\n        )\n",
         "for document in (view.payload, view.result)\n        )\n        result = view.result\n",
     ),
-    "revealed-payload-kept": Fault("tasks.reveal", "    asked.shown_once.update(shown)\n", ""),
-    "answers-by-name": Fault("request._once", "token = asked.bearer.token", "token = asked.by"),
+    "revealed-payload-kept": Fault("tasks.reveal", "    caller.shown_once.update(shown)\n", ""),
+    "answers-by-name": Fault("request._once", "token = caller.bearer.token", "token = caller.by"),
     "urls-shown-whole": Fault(
         "webhooks._shown",
-        "if asked.bearer.role is Role.ADMIN else endpoint.masked()",
+        "if caller.bearer.role is Role.ADMIN else endpoint.masked()",
         "if True else endpoint",
     ),
     "outside-messages-keep-secrets": Fault(

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from holdfast.config import Settings
 from holdfast.http.application import create
 from holdfast.http.permissions import OPEN, ROUTES, WORKERS_TOO, RouteNotInTable, check
-from holdfast.http.request import Asking
+from holdfast.http.request import TransactionRoute
 from holdfast.ops.tokens import Role, Tokens
 from tests.http_api.conftest import Api
 
@@ -29,7 +29,7 @@ def test_every_route_is_in_the_table_and_nothing_else() -> None:
 
 
 def test_a_route_that_nobody_put_into_the_table_stops_the_api() -> None:
-    router = APIRouter(route_class=Asking)
+    router = APIRouter(route_class=TransactionRoute)
 
     @router.get("/api/secrets")
     async def _secrets() -> None:

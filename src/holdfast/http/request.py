@@ -19,7 +19,7 @@ KEY_HEADER = "Idempotency-Key"
 KEY_CHARACTERS = 200
 
 
-class Asking(APIRoute):
+class TransactionRoute(APIRoute):
     """A route whose handler is given a connection in a transaction, and who asks."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -33,24 +33,24 @@ class Asking(APIRoute):
             role = least(request.method, path)
             assert role is not None, "open routes are no routes of this class"
             async with (
-                service.admit(request, role, workers_too=(request.method, path) in WORKERS_TOO) as asked,
+                service.admit(request, role, workers_too=(request.method, path) in WORKERS_TOO) as caller,
                 service.bounded(
-                    asked.conn, writes=writes, token=asked.bearer.token, address=address_of(request)
+                    caller.conn, writes=writes, token=caller.bearer.token, address=address_of(request)
                 ),
             ):
-                request.state.asked = asked
+                request.state.caller = caller
                 # A worker's calls are safe to repeat by themselves.
                 keyed = writes and role is not Role.WORKER
                 key = request.headers.get(KEY_HEADER) if keyed else None
                 if key is None:
                     return await inner(request)
-                return await _once(asked, request, key, inner)
+                return await _once(caller, request, key, inner)
 
         return handle
 
 
 async def _once(
-    asked: Caller, request: Request, key: str, inner: Callable[[Request], Coroutine[Any, Any, Response]]
+    caller: Caller, request: Request, key: str, inner: Callable[[Request], Coroutine[Any, Any, Response]]
 ) -> Response:
     """Do it unless it was done; whoever asks with the same key is told what the first was told."""
     if not 0 < len(key) <= KEY_CHARACTERS:
@@ -59,25 +59,25 @@ async def _once(
         [request.method.encode(), request.url.path.encode(), request.url.query.encode(), await request.body()]
     )
     # By the id of the token: two tokens may have one name.
-    token = asked.bearer.token
-    hashed, answers = hashlib.sha256(whole).digest(), KeptAnswers(asked.settings)
-    before = await answers.before(asked.conn, token, key, hashed)
+    token = caller.bearer.token
+    hashed, answers = hashlib.sha256(whole).digest(), KeptAnswers(caller.settings)
+    before = await answers.before(caller.conn, token, key, hashed)
     if before is not None:
         if before.asked != hashed:
             raise Refused(422, f"this {KEY_HEADER} was used for another request: take a new one")
         return Response(before.body, before.status, {"Idempotency-Replayed": "true"}, before.media_type)
     response = await inner(request)
     kept = bytes(response.body)
-    if asked.shown_once:
-        kept = json.dumps(json.loads(kept) | dict.fromkeys(asked.shown_once)).encode()
+    if caller.shown_once:
+        kept = json.dumps(json.loads(kept) | dict.fromkeys(caller.shown_once)).encode()
     answer = KeptAnswer(hashed, response.status_code, response.headers.get("content-type"), kept)
-    await answers.keep(asked.conn, token, key, answer)
+    await answers.keep(caller.conn, token, key, answer)
     return response
 
 
-def _asked(request: Request) -> Caller:
-    found: Caller = request.state.asked
+def _caller(request: Request) -> Caller:
+    found: Caller = request.state.caller
     return found
 
 
-AskedBy = Annotated[Caller, Depends(_asked)]
+CurrentCaller = Annotated[Caller, Depends(_caller)]

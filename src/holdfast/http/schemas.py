@@ -199,7 +199,7 @@ class Filter(Shape):
     # So short that the longest list of them still fits into an address.
     task_ids: Annotated[list[ShortId] | None, Field(max_length=IDS_MAX)] = None
 
-    def asked(self, states: tuple[str, ...] = RETRYABLE) -> DeadFilter:
+    def as_filter(self, states: tuple[str, ...] = RETRYABLE) -> DeadFilter:
         """The filter that it stands for."""
         for moment in (self.since, self.until):
             if moment is not None and moment.tzinfo is None:

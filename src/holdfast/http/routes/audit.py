@@ -18,14 +18,14 @@ from holdfast.core.task import is_id
 from holdfast.db.clock import read_clock
 from holdfast.db.connect import Conn
 from holdfast.http.quotas import OpenLimit
-from holdfast.http.request import AskedBy, Asking
+from holdfast.http.request import CurrentCaller, TransactionRoute
 from holdfast.http.schemas import PAGE_MAX, EntryShape, Shape, Text, Why
 from holdfast.http.service import Service
 from holdfast.http.streams import LimitedStream
 from holdfast.ops.audit import AuditReader
 from holdfast.store.audit import AuditWriter, Author
 
-router = APIRouter(route_class=Asking, tags=["audit"])
+router = APIRouter(route_class=TransactionRoute, tags=["audit"])
 
 DAYS_MAX = 36_500
 EXPORTS_PER_TOKEN = 1
@@ -66,7 +66,7 @@ class Entries(Shape):
     batch_id: Text | None = None
     task_id: Text | None = None
 
-    def asked(self) -> EntryFilter:
+    def as_filter(self) -> EntryFilter:
         """The filter that it stands for."""
         for name, value in (("batchId", self.batch_id), ("taskId", self.task_id)):
             if value is not None and not is_id(value):
@@ -125,13 +125,13 @@ class PrunedShape(Shape):
 
 
 @router.get("/api/tasks/audit-logs", response_model=EntriesShape)
-async def list_entries(asked: AskedBy, only: Annotated[EntriesPage, Query()]) -> object:
+async def list_entries(caller: CurrentCaller, only: Annotated[EntriesPage, Query()]) -> object:
     """Entries, the newest first."""
-    reader, chosen = AuditReader(asked.settings), only.asked()
+    reader, chosen = AuditReader(caller.settings), only.as_filter()
     offset = (only.audit_page - 1) * only.audit_page_size
-    total, exact = await reader.count(asked.conn, chosen, LOOK)
+    total, exact = await reader.count(caller.conn, chosen, LOOK)
     return {
-        "items": await reader.page(asked.conn, chosen, limit=only.audit_page_size, offset=offset, look=LOOK),
+        "items": await reader.page(caller.conn, chosen, limit=only.audit_page_size, offset=offset, look=LOOK),
         "page": only.audit_page,
         "page_size": only.audit_page_size,
         "total": total,
@@ -144,17 +144,19 @@ async def list_entries(asked: AskedBy, only: Annotated[EntriesPage, Query()]) ->
     response_class=StreamingResponse,
     responses={200: {"content": {one.partition(";")[0]: {} for one in _MEDIA_TYPES.values()}}},
 )
-async def export(request: Request, asked: AskedBy, only: Annotated[Export, Query()]) -> StreamingResponse:
+async def export(
+    request: Request, caller: CurrentCaller, only: Annotated[Export, Query()]
+) -> StreamingResponse:
     """Every entry, as a file; cells that a spreadsheet would run are defused. One at once for a token."""
     exports: OpenLimit = request.app.state.exports
-    exports.check(asked.bearer.token)
-    chosen = only.asked()
+    exports.check(caller.bearer.token)
+    chosen = only.as_filter()
     # What the database refuses is said before an answer has begun.
-    await AuditReader(asked.settings).page(asked.conn, chosen, limit=1, look=1)
+    await AuditReader(caller.settings).page(caller.conn, chosen, limit=1, look=1)
     return LimitedStream(
-        _pieces(asked.service, chosen, only.format),
+        _pieces(caller.service, chosen, only.format),
         exports,
-        asked.bearer.token,
+        caller.bearer.token,
         media_type=_MEDIA_TYPES[only.format],
         headers={"Content-Disposition": f'attachment; filename="audit.{only.format}"'},
     )
@@ -180,14 +182,14 @@ async def _pieces(service: Service, only: EntryFilter, how: Format) -> AsyncIter
 
 
 @router.post("/api/tasks/audit-logs/prune", response_model=PrunedShape)
-async def prune(asked: AskedBy, act: Prune) -> object:
+async def prune(caller: CurrentCaller, act: Prune) -> object:
     """Let the content of old entries go, at most 500 in one call; their hashes stay."""
-    writer, only = AuditWriter(asked.settings, asked.service.listen), act.asked()
-    before = await read_clock(asked.conn) - timedelta(days=act.older_than_days)
+    writer, only = AuditWriter(caller.settings, caller.service.listen), act.as_filter()
+    before = await read_clock(caller.conn) - timedelta(days=act.older_than_days)
     if act.dry_run:
-        found = await writer.prunable(asked.conn, before, only)
+        found = await writer.prunable(caller.conn, before, only)
         return {"dry_run": True, "pruned": 0, "prunable": found}
-    await writer.seal(asked.conn)
-    pruned = await writer.prune(asked.conn, Author(asked.by, act.reason), before, only, PRUNE_BATCH)
-    left = await writer.prunable(asked.conn, before, only)
+    await writer.seal(caller.conn)
+    pruned = await writer.prune(caller.conn, Author(caller.by, act.reason), before, only, PRUNE_BATCH)
+    left = await writer.prunable(caller.conn, before, only)
     return {"dry_run": False, "pruned": pruned, "prunable": left}

@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, Field
 from holdfast.core.audit import EntryFilter
 from holdfast.core.limit import Limit, Scope
 from holdfast.core.state import State
-from holdfast.http.request import AskedBy, Asking
+from holdfast.http.request import CurrentCaller, TransactionRoute
 from holdfast.http.schemas import (
     PAGE_MAX,
     DeadLetterShape,
@@ -31,7 +31,7 @@ from holdfast.store.limits import Limits
 from holdfast.store.schedules import Schedules
 from holdfast.views.tasks import Browser, Totals
 
-router = APIRouter(route_class=Asking, tags=["board"])
+router = APIRouter(route_class=TransactionRoute, tags=["board"])
 
 Name = Annotated[str, Path(min_length=1, max_length=200)]
 LATEST = 10
@@ -112,22 +112,22 @@ class MeShape(Shape):
 
 
 @router.get("/api/me", response_model=MeShape)
-async def me(request: Request, asked: AskedBy) -> object:
+async def me(request: Request, caller: CurrentCaller) -> object:
     """Who you are, and what you may."""
     csrf = getattr(request.state, "csrf", None)
-    return {"name": asked.bearer.name, "role": asked.bearer.role, "csrf_token": csrf}
+    return {"name": caller.bearer.name, "role": caller.bearer.role, "csrf_token": csrf}
 
 
 @router.get("/api/tasks/ops", response_model=OpsShape)
 async def ops(
-    asked: AskedBy,
+    caller: CurrentCaller,
     audit_action: Annotated[Text | None, Query(alias="auditAction")] = None,
     audit_actor: Annotated[Text | None, Query(alias="auditActor")] = None,
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = LATEST,
 ) -> object:
     """Queues, workers, latest failures, dead letters, what operators did lately."""
-    browser, conn = Browser(asked.settings), asked.conn
-    letters = asked.letters
+    browser, conn = Browser(caller.settings), caller.conn
+    letters = caller.letters
     totals: Totals = await browser.totals(conn)
     found, is_partial = await browser.some_queues(conn)
     return {
@@ -138,107 +138,107 @@ async def ops(
         "kinds": (await letters.statistics(conn, quick=True)).by_kind,
         "latest_failures": (await browser.tasks(conn, state=State.FAILED, limit=limit)).items,
         "dead_letters": await letters.page(conn, DeadFilter(), limit=limit),
-        "recent_audit_logs": await AuditReader(asked.settings).page(
+        "recent_audit_logs": await AuditReader(caller.settings).page(
             conn, EntryFilter(action=audit_action, actor=audit_actor), limit=limit
         ),
     }
 
 
 @router.get("/api/queues", response_model=list[QueueShape])  # type: ignore[valid-type]
-async def queues(asked: AskedBy, response: Response) -> object:
+async def queues(caller: CurrentCaller, response: Response) -> object:
     """Every queue that holds something, is paused or is served; at most 500, with `X-Holdfast-Partial`."""
-    found, is_partial = await Browser(asked.settings).some_queues(asked.conn)
+    found, is_partial = await Browser(caller.settings).some_queues(caller.conn)
     if is_partial:
         response.headers[PARTIAL_HEADER] = "true"
     return found
 
 
 @router.post("/api/queues/{name}/pause", response_model=DoneShape)
-async def pause_queue(asked: AskedBy, name: Name, act: PauseShape) -> object:
+async def pause_queue(caller: CurrentCaller, name: Name, act: PauseShape) -> object:
     """Let nothing of a queue start."""
-    await asked.operator.pause_queue(asked.conn, name, act.reason, act.until)
+    await caller.operator.pause_queue(caller.conn, name, act.reason, act.until)
     return {"name": name, "done": True}
 
 
 @router.post("/api/queues/{name}/resume", response_model=DoneShape)
-async def resume_queue(asked: AskedBy, name: Name) -> object:
+async def resume_queue(caller: CurrentCaller, name: Name) -> object:
     """Let a queue start again."""
-    return {"name": name, "done": await asked.operator.resume_queue(asked.conn, name)}
+    return {"name": name, "done": await caller.operator.resume_queue(caller.conn, name)}
 
 
 @router.post("/api/kinds/{name}/pause", response_model=DoneShape)
-async def pause_kind(asked: AskedBy, name: Name, act: PauseShape) -> object:
+async def pause_kind(caller: CurrentCaller, name: Name, act: PauseShape) -> object:
     """Let no task of a kind start."""
-    await asked.operator.close_kind(asked.conn, name, act.reason, until=act.until)
+    await caller.operator.close_kind(caller.conn, name, act.reason, until=act.until)
     return {"name": name, "done": True}
 
 
 @router.post("/api/kinds/{name}/resume", response_model=DoneShape)
-async def resume_kind(asked: AskedBy, name: Name) -> object:
+async def resume_kind(caller: CurrentCaller, name: Name) -> object:
     """Let a kind start again."""
-    return {"name": name, "done": await asked.operator.open_kind(asked.conn, name)}
+    return {"name": name, "done": await caller.operator.open_kind(caller.conn, name)}
 
 
 @router.get("/api/workers", response_model=list[WorkerShape])  # type: ignore[valid-type]
-async def workers(asked: AskedBy) -> object:
+async def workers(caller: CurrentCaller) -> object:
     """Every executor that is known."""
-    return await Browser(asked.settings).workers(asked.conn)
+    return await Browser(caller.settings).workers(caller.conn)
 
 
 @router.get("/api/limits", response_model=list[LimitShape])  # type: ignore[valid-type]
-async def limits(asked: AskedBy) -> object:
+async def limits(caller: CurrentCaller) -> object:
     """Every limit, who holds it, and what waits."""
-    return await Limits(asked.settings, by=asked.by).show(asked.conn)
+    return await Limits(caller.settings, by=caller.by).show(caller.conn)
 
 
 @router.post("/api/limits", response_model=NamedShape)
-async def set_limit(asked: AskedBy, wanted: SetLimitShape) -> object:
+async def set_limit(caller: CurrentCaller, wanted: SetLimitShape) -> object:
     """Set or change a limit, on all workers together; what runs goes on."""
     limit = Limit(wanted.running, wanted.rate, wanted.burst, wanted.weight)
-    limits = Limits(asked.settings, asked.service.listen, by=asked.by)
-    return {"name": await limits.set(asked.conn, wanted.scope, wanted.name, limit)}
+    limits = Limits(caller.settings, caller.service.listen, by=caller.by)
+    return {"name": await limits.set(caller.conn, wanted.scope, wanted.name, limit)}
 
 
 @router.post("/api/limits/clear", response_model=DoneShape)
-async def clear_limit(asked: AskedBy, wanted: LimitOfShape) -> object:
+async def clear_limit(caller: CurrentCaller, wanted: LimitOfShape) -> object:
     """Let everything run again."""
-    limits = Limits(asked.settings, asked.service.listen, by=asked.by)
-    return {"name": wanted.name, "done": await limits.clear(asked.conn, wanted.scope, wanted.name)}
+    limits = Limits(caller.settings, caller.service.listen, by=caller.by)
+    return {"name": wanted.name, "done": await limits.clear(caller.conn, wanted.scope, wanted.name)}
 
 
 @router.get("/api/schedules", response_model=list[ScheduleShape])  # type: ignore[valid-type]
-async def schedules(asked: AskedBy) -> object:
+async def schedules(caller: CurrentCaller) -> object:
     """Every schedule, and when it fires next."""
-    found = await _schedules(asked).list(asked.conn)
-    mask = await mask_for(asked.conn, asked.settings, [view.kind for view in found], asked.handlers)
+    found = await _schedules(caller).list(caller.conn)
+    mask = await mask_for(caller.conn, caller.settings, [view.kind for view in found], caller.handlers)
     return [mask.schedule(view) for view in found]
 
 
 @router.post("/api/schedules/{name}/pause", response_model=DoneShape)
-async def pause_schedule(asked: AskedBy, name: Name, act: Reasoned) -> object:
+async def pause_schedule(caller: CurrentCaller, name: Name, act: Reasoned) -> object:
     """Let it fire no more."""
-    await _schedules(asked).pause(asked.conn, name, act.reason)
+    await _schedules(caller).pause(caller.conn, name, act.reason)
     return {"name": name, "done": True}
 
 
 @router.post("/api/schedules/{name}/resume", response_model=DoneShape)
-async def resume_schedule(asked: AskedBy, name: Name) -> object:
+async def resume_schedule(caller: CurrentCaller, name: Name) -> object:
     """Let it fire again."""
-    return {"name": name, "done": await _schedules(asked).resume(asked.conn, name)}
+    return {"name": name, "done": await _schedules(caller).resume(caller.conn, name)}
 
 
 @router.post("/api/schedules/{name}/remove", response_model=DoneShape)
-async def remove_schedule(asked: AskedBy, name: Name) -> object:
+async def remove_schedule(caller: CurrentCaller, name: Name) -> object:
     """Forget it; code that still declares it makes it anew when a worker starts."""
-    await _schedules(asked).remove(asked.conn, name)
+    await _schedules(caller).remove(caller.conn, name)
     return {"name": name, "done": True}
 
 
 @router.post("/api/schedules/{name}/run", response_model=DoneShape)
-async def run_schedule(asked: AskedBy, name: Name) -> object:
+async def run_schedule(caller: CurrentCaller, name: Name) -> object:
     """Enqueue its task now."""
-    return {"name": name, "done": (await _schedules(asked).run(asked.conn, name)).created}
+    return {"name": name, "done": (await _schedules(caller).run(caller.conn, name)).created}
 
 
-def _schedules(asked: AskedBy) -> Schedules:
-    return Schedules(asked.settings, asked.service.listen, by=asked.by)
+def _schedules(caller: CurrentCaller) -> Schedules:
+    return Schedules(caller.settings, caller.service.listen, by=caller.by)

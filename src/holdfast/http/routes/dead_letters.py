@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from holdfast.http.request import AskedBy, Asking
+from holdfast.http.request import CurrentCaller, TransactionRoute
 from holdfast.http.schemas import (
     IDS_MAX,
     PAGE_MAX,
@@ -25,7 +25,7 @@ from holdfast.ops.dead_letters import FAILED, RETRYABLE
 from holdfast.ops.plan_driver import PlanDriver
 from holdfast.ops.plan_view import How
 
-router = APIRouter(route_class=Asking, tags=["dead letters"])
+router = APIRouter(route_class=TransactionRoute, tags=["dead letters"])
 
 LIMIT_DEFAULT = 50
 PREVIEW_MAX = 100_000
@@ -78,23 +78,23 @@ class RetriedBatch(Shape):
 
 
 @router.get("/api/tasks/dead-letters", response_model=Page[DeadLetterShape])  # type: ignore[valid-type]
-async def list_dead(asked: AskedBy, only: Annotated[ListFilter, Query()]) -> object:
+async def list_dead(caller: CurrentCaller, only: Annotated[ListFilter, Query()]) -> object:
     """Dead letters, the newest first."""
-    return await asked.letters.look(asked.conn, only.asked(FAILED), only.limit, only.before)
+    return await caller.letters.look(caller.conn, only.as_filter(FAILED), only.limit, only.before)
 
 
 @router.get("/api/tasks/dead-letters/statistics", response_model=StatisticsShape)
-async def statistics(asked: AskedBy) -> object:
+async def statistics(caller: CurrentCaller) -> object:
     """How many there are: all, by kind, by class, by reason, and the subjects with the most."""
-    return await asked.letters.statistics(asked.conn, quick=True)
+    return await caller.letters.statistics(caller.conn, quick=True)
 
 
 @router.get("/api/tasks/dead-letters/preview", response_model=PreviewShape)
-async def preview(asked: AskedBy, only: Annotated[PreviewFilter, Query()]) -> object:
+async def preview(caller: CurrentCaller, only: Annotated[PreviewFilter, Query()]) -> object:
     """What a redrive of these would do; nothing is done."""
-    chosen = only.asked(RETRYABLE if only.cancelled else FAILED)
-    found = await asked.plans.preview(asked.conn, chosen, most=PREVIEW_MAX)
-    items = await asked.letters.page(asked.conn, chosen, limit=only.page_size, offset=only.offset)
+    chosen = only.as_filter(RETRYABLE if only.cancelled else FAILED)
+    found = await caller.plans.preview(caller.conn, chosen, most=PREVIEW_MAX)
+    items = await caller.letters.page(caller.conn, chosen, limit=only.page_size, offset=only.offset)
     return {
         "total": found.tasks,
         "page": only.page,
@@ -110,19 +110,19 @@ async def preview(asked: AskedBy, only: Annotated[PreviewFilter, Query()]) -> ob
 
 
 @router.post("/api/tasks/dead-letters/retry", response_model=RetriedBatch)
-async def retry(asked: AskedBy, act: RetryShape) -> object:
+async def retry(caller: CurrentCaller, act: RetryShape) -> object:
     """Put them back to work at once, the oldest first: a plan without a canary, of at most 500."""
-    chosen, plans = act.asked(), asked.plans
+    chosen, plans = act.as_filter(), caller.plans
     limit = act.limit or (len(act.task_ids) if act.task_ids else LIMIT_DEFAULT)
     if act.dry_run:
-        seen = await plans.preview(asked.conn, chosen, most=PREVIEW_MAX)
+        seen = await plans.preview(caller.conn, chosen, most=PREVIEW_MAX)
         matched = min(seen.tasks, limit)
         return {"dry_run": True, "batch_id": None, "matched": matched, "retried": 0, "skipped": seen.excluded}
-    plan = await plans.freeze(asked.conn, chosen, act.reason, How(limit=limit))
-    await plans.start(asked.conn, plan.id)
-    await PlanDriver(asked.settings, asked.handlers, asked.service.listen).send_all(asked.conn, plan.id)
-    done = await plans.show(asked.conn, plan.id)
-    skipped = await plans.skips(asked.conn, plan.id)
+    plan = await plans.freeze(caller.conn, chosen, act.reason, How(limit=limit))
+    await plans.start(caller.conn, plan.id)
+    await PlanDriver(caller.settings, caller.handlers, caller.service.listen).send_all(caller.conn, plan.id)
+    done = await plans.show(caller.conn, plan.id)
+    skipped = await plans.skips(caller.conn, plan.id)
     return {
         "dry_run": False,
         "batch_id": plan.id,

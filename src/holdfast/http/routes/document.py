@@ -4,13 +4,13 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from holdfast.http.request import AskedBy, Asking
+from holdfast.http.request import CurrentCaller, TransactionRoute
 
-router = APIRouter(route_class=Asking, tags=["document"])
+router = APIRouter(route_class=TransactionRoute, tags=["document"])
 
 
 @router.get("/api/openapi.json", response_model=dict[str, Any])
-async def openapi(request: Request, _: AskedBy) -> object:
+async def openapi(request: Request, _: CurrentCaller) -> object:
     """Every route, as this document describes it."""
     described: dict[str, Any] = request.app.openapi()
     root = str(request.scope.get("root_path", "")).rstrip("/")

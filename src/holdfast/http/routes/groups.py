@@ -9,12 +9,12 @@ from fastapi import APIRouter, Path, Query
 from pydantic import Field, create_model
 
 from holdfast.db.clock import read_clock
-from holdfast.http.request import AskedBy, Asking
+from holdfast.http.request import CurrentCaller, TransactionRoute
 from holdfast.http.schemas import PAGE_MAX, GroupShape, Reasoned, Shape, Text, TraitShape
 from holdfast.ops.groups import Group, Groups, GroupState
 from holdfast.ops.masking import mask_for
 
-router = APIRouter(route_class=Asking, tags=["groups"])
+router = APIRouter(route_class=TransactionRoute, tags=["groups"])
 
 Fingerprint = Annotated[str, Path(max_length=64, description="The group's fingerprint.")]
 
@@ -58,70 +58,70 @@ class GroupDetail(Shape):
 
 @router.get("/api/groups", response_model=list[MetGroup])  # type: ignore[valid-type]
 async def list_groups(
-    asked: AskedBy,
+    caller: CurrentCaller,
     state: GroupState | None = None,
     job_kind: Annotated[Text | None, Query(alias="jobKind")] = None,
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
 ) -> object:
     """Groups, those with the most dead letters first."""
     return await met_groups(
-        asked, await _groups(asked).page(asked.conn, state=state, kind=job_kind, limit=limit)
+        caller, await _groups(caller).page(caller.conn, state=state, kind=job_kind, limit=limit)
     )
 
 
 @router.get("/api/groups/{fingerprint}", response_model=GroupDetail)
-async def show(asked: AskedBy, fingerprint: Fingerprint) -> object:
+async def show(caller: CurrentCaller, fingerprint: Fingerprint) -> object:
     """One group, explained."""
-    return await _detail(asked, fingerprint)
+    return await _detail(caller, fingerprint)
 
 
 @router.post("/api/groups/{fingerprint}/ignore", response_model=GroupDetail)
-async def ignore(asked: AskedBy, fingerprint: Fingerprint, act: IgnoreShape) -> object:
+async def ignore(caller: CurrentCaller, fingerprint: Fingerprint, act: IgnoreShape) -> object:
     """Have nobody told of it for a while."""
-    until = await read_clock(asked.conn) + timedelta(hours=act.hours)
-    await _groups(asked).ignore(asked.conn, fingerprint, until, act.reason)
-    return await _detail(asked, fingerprint)
+    until = await read_clock(caller.conn) + timedelta(hours=act.hours)
+    await _groups(caller).ignore(caller.conn, fingerprint, until, act.reason)
+    return await _detail(caller, fingerprint)
 
 
 @router.post("/api/groups/{fingerprint}/resolve", response_model=GroupDetail)
-async def resolve(asked: AskedBy, fingerprint: Fingerprint, act: Reasoned) -> object:
+async def resolve(caller: CurrentCaller, fingerprint: Fingerprint, act: Reasoned) -> object:
     """Say that the cause is gone; if it is met again, the group has regressed."""
-    await _groups(asked).resolve(asked.conn, fingerprint, act.reason)
-    return await _detail(asked, fingerprint)
+    await _groups(caller).resolve(caller.conn, fingerprint, act.reason)
+    return await _detail(caller, fingerprint)
 
 
 @router.post("/api/groups/{fingerprint}/reopen", response_model=GroupDetail)
-async def reopen(asked: AskedBy, fingerprint: Fingerprint, act: Reasoned) -> object:
+async def reopen(caller: CurrentCaller, fingerprint: Fingerprint, act: Reasoned) -> object:
     """Take back what was said of it."""
-    await _groups(asked).reopen(asked.conn, fingerprint, act.reason)
-    return await _detail(asked, fingerprint)
+    await _groups(caller).reopen(caller.conn, fingerprint, act.reason)
+    return await _detail(caller, fingerprint)
 
 
 @router.post("/api/groups/{fingerprint}/note", response_model=GroupDetail)
-async def note(asked: AskedBy, fingerprint: Fingerprint, act: NoteShape) -> object:
+async def note(caller: CurrentCaller, fingerprint: Fingerprint, act: NoteShape) -> object:
     """Write down what is known, or who looks after it."""
-    await _groups(asked).note(asked.conn, fingerprint, act.note, act.owner)
-    return await _detail(asked, fingerprint)
+    await _groups(caller).note(caller.conn, fingerprint, act.note, act.owner)
+    return await _detail(caller, fingerprint)
 
 
-async def met_groups(asked: AskedBy, groups: Sequence[Group]) -> list[dict[str, object]]:
+async def met_groups(caller: CurrentCaller, groups: Sequence[Group]) -> list[dict[str, object]]:
     """These groups, each with how often it was met lately."""
-    sparks = await _groups(asked).sparks(asked.conn, groups)
+    sparks = await _groups(caller).sparks(caller.conn, groups)
     return [asdict(group) | {"spark": sparks[group.fingerprint]} for group in groups]
 
 
-async def _detail(asked: AskedBy, fingerprint: str) -> dict[str, object]:
-    groups = _groups(asked)
-    group = await groups.show(asked.conn, fingerprint)
-    mask = await mask_for(asked.conn, asked.settings, [group.kind], asked.handlers)
-    hours = await groups.hours(asked.conn, fingerprint)
+async def _detail(caller: CurrentCaller, fingerprint: str) -> dict[str, object]:
+    groups = _groups(caller)
+    group = await groups.show(caller.conn, fingerprint)
+    mask = await mask_for(caller.conn, caller.settings, [group.kind], caller.handlers)
+    hours = await groups.hours(caller.conn, fingerprint)
     return {
         "group": group,
-        "traits": await groups.traits(asked.conn, group, mask),
-        "versions": await groups.versions(asked.conn, fingerprint),
+        "traits": await groups.traits(caller.conn, group, mask),
+        "versions": await groups.versions(caller.conn, fingerprint),
         "hours": [{"hour": hour, "failures": count} for hour, count in hours],
     }
 
 
-def _groups(asked: AskedBy) -> Groups:
-    return Groups(asked.settings, asked.service.listen, by=asked.by)
+def _groups(caller: CurrentCaller) -> Groups:
+    return Groups(caller.settings, caller.service.listen, by=caller.by)

@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 from holdfast.config import Settings
 from holdfast.db.connect import Conn
 from holdfast.http.quotas import OpenLimit
-from holdfast.http.request import AskedBy, Asking
+from holdfast.http.request import CurrentCaller, TransactionRoute
 from holdfast.http.routes.board import TotalsShape
 from holdfast.http.schemas import QueueShape, QueuesPartial, Shape
 from holdfast.http.service import Service
@@ -21,7 +21,7 @@ from holdfast.http.streams import LimitedStream
 from holdfast.ops.credentials import Credential
 from holdfast.views.figures import figures
 
-router = APIRouter(route_class=Asking, tags=["board"])
+router = APIRouter(route_class=TransactionRoute, tags=["board"])
 
 LOOK_SECONDS = 2.0
 # A comment meanwhile, so that whatever stands between does not close a silent connection.
@@ -149,14 +149,14 @@ class EventStream(LimitedStream):
 @router.get("/api/live", response_class=EventStream)
 async def live(
     request: Request,
-    asked: AskedBy,
+    caller: CurrentCaller,
     seconds: Annotated[
         int, Query(ge=0, le=STREAM_SECONDS, description="For how long; 0 is one look.")
     ] = STREAM_SECONDS,
 ) -> StreamingResponse:
     """Queues, totals and workers, now and whenever they change; `away` while the database is."""
     live: Live = request.app.state.live
-    live.slots.check(asked.bearer.token)
+    live.slots.check(caller.bearer.token)
     # Looked at before anything is sent: a database that is away is said to be.
-    first = await look(asked.conn, asked.settings)
-    return EventStream(live.stream(first, seconds, asked.credential), live.slots, asked.bearer.token)
+    first = await look(caller.conn, caller.settings)
+    return EventStream(live.stream(first, seconds, caller.credential), live.slots, caller.bearer.token)

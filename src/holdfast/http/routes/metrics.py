@@ -7,11 +7,11 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from holdfast.http.request import AskedBy, Asking
+from holdfast.http.request import CurrentCaller, TransactionRoute
 from holdfast.observe.metrics import CONTENT_TYPE, build, page_of
 from holdfast.views.figures import Figures, figures
 
-router = APIRouter(route_class=Asking, tags=["metrics"])
+router = APIRouter(route_class=TransactionRoute, tags=["metrics"])
 
 
 class MetricsPage(Response):
@@ -21,9 +21,9 @@ class MetricsPage(Response):
 
 
 @router.get("/metrics", response_class=MetricsPage)
-async def metrics(asked: AskedBy) -> Response:
+async def metrics(caller: CurrentCaller) -> Response:
     """Queues, workers, and everything that ended since the beginning."""
-    return MetricsPage(page_of(_families(await figures(asked.conn, asked.settings))))
+    return MetricsPage(page_of(_families(await figures(caller.conn, caller.settings))))
 
 
 def _families(found: Figures) -> Iterator[Metric]:

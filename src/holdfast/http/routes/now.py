@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query
 from holdfast.core.audit import EntryFilter
 from holdfast.db.connect import connect
 from holdfast.http.problems import Refused
-from holdfast.http.request import AskedBy, Asking
+from holdfast.http.request import CurrentCaller, TransactionRoute
 from holdfast.http.routes.board import TotalsShape
 from holdfast.http.routes.groups import MetGroup, met_groups
 from holdfast.http.schemas import EntryShape, QueueShape, QueuesPartial, Shape, shape
@@ -22,7 +22,7 @@ from holdfast.ops.status import Seen, Status, judge
 from holdfast.views.dashboard import Change, Dashboard, DatabaseView, Ended, KindView, Trend
 from holdfast.views.figures import figures
 
-router = APIRouter(route_class=Asking, tags=["now"])
+router = APIRouter(route_class=TransactionRoute, tags=["now"])
 
 
 class Span(IntEnum):
@@ -105,13 +105,13 @@ class ExaminedShape(Shape):
 
 @router.get("/api/now", response_model=NowShape)
 async def now(
-    asked: AskedBy,
+    caller: CurrentCaller,
     hours: Annotated[Span, Query(description="The span of the chart.")] = Span.NIGHT,
 ) -> object:
     """Whether all is well, what is not, what is usual, and what changed."""
-    conn, board = asked.conn, Dashboard(asked.settings)
+    conn, board = caller.conn, Dashboard(caller.settings)
     database = await board.database(conn)
-    seen = await figures(conn, asked.settings)
+    seen = await figures(conn, caller.settings)
     # Those with the most waiting: each is compared with a day.
     largest = sorted(seen.queues, key=lambda queue: queue.ready + queue.behind, reverse=True)
     trends = await board.trends(conn, largest[:TRENDS_MAX])
@@ -121,7 +121,7 @@ async def now(
     judged = series
     if hours is not Span.NIGHT:
         judged = await board.series(conn, Span.NIGHT * 3_600, STEPS[Span.NIGHT])
-    groups = Groups(asked.settings, asked.service.listen, by=asked.by)
+    groups = Groups(caller.settings, caller.service.listen, by=caller.by)
     worst = await groups.lately(conn, GROUPS_JUDGED)
     lost, last_lost_at = await board.lost(conn)
     verdict = judge(
@@ -141,7 +141,7 @@ async def now(
     return {
         "at": database.now,
         "holdfast": version("holdfast"),
-        "environment": asked.settings.environment,
+        "environment": caller.settings.environment,
         "database": database,
         "verdict": verdict,
         "totals": seen.totals,
@@ -159,28 +159,28 @@ async def now(
         "step_seconds": step,
         "series": series,
         "changes": await board.changes(conn, seconds),
-        "entries": await AuditReader(asked.settings).page(
+        "entries": await AuditReader(caller.settings).page(
             conn, EntryFilter(), limit=ENTRIES_SHOWN, look=ENTRIES_SHOWN * 50
         ),
-        "groups": await met_groups(asked, recent[:GROUPS_SHOWN]),
+        "groups": await met_groups(caller, recent[:GROUPS_SHOWN]),
         "queues": seen.queues,
         "queues_partial": seen.queues_partial,
         "trends": trends,
-        "kinds": await board.kinds(conn, (await asked.letters.statistics(conn, quick=True)).by_kind),
+        "kinds": await board.kinds(conn, (await caller.letters.statistics(conn, quick=True)).by_kind),
     }
 
 
 @router.get("/api/health", response_model=ExaminedShape)
-async def examine(asked: AskedBy) -> object:
+async def examine(caller: CurrentCaller) -> object:
     """What silently hurts: each question that `holdfast doctor` asks, with its answer and what to do."""
-    database = await Dashboard(asked.settings).database(asked.conn)
+    database = await Dashboard(caller.settings).database(caller.conn)
     # On a connection as workers have it: whether a pooler stands between is one of the questions.
     try:
         async with (
             asyncio.timeout(EXAMINED_SECONDS),
-            await connect(asked.settings.database_url, application="holdfast doctor") as conn,
+            await connect(caller.settings.database_url, application="holdfast doctor") as conn,
         ):
-            findings = await Doctor(asked.settings).examine(conn, EXAMINED_ROWS_SECONDS)
+            findings = await Doctor(caller.settings).examine(conn, EXAMINED_ROWS_SECONDS)
             return {"at": database.now, "findings": findings}
     except TimeoutError as error:
         raise Refused(503, "the database took too long to be examined", {"Retry-After": "5"}) from error

@@ -7,14 +7,14 @@ from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
 from holdfast.http.problems import Refused
-from holdfast.http.request import AskedBy, Asking
+from holdfast.http.request import CurrentCaller, TransactionRoute
 from holdfast.http.schemas import PAGE_MAX, Filter, PlanShape, Reasoned, Shape, Why, leads_to
 from holdfast.ops.dead_letters import FAILED, RETRYABLE
 from holdfast.ops.plan_view import ITEMS_MAX, STOP_RATIO, How, PlanView
 from holdfast.ops.plans import Plans
 from holdfast.ops.tokens import Role
 
-router = APIRouter(route_class=Asking, tags=["plans"])
+router = APIRouter(route_class=TransactionRoute, tags=["plans"])
 
 PlanId = Annotated[str, Path(max_length=64, description="The plan's id.")]
 EXPIRES_HOURS_MAX = 24 * 30
@@ -42,9 +42,9 @@ class PlanDetail(Shape):
 
 
 @router.get("/api/plans", response_model=list[PlanShape])  # type: ignore[valid-type]
-async def list_plans(asked: AskedBy, limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50) -> object:
+async def list_plans(caller: CurrentCaller, limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50) -> object:
     """The latest plans; those that wait for a second person say so in `shownState`."""
-    return [_shown(plan) for plan in await asked.plans.latest(asked.conn, limit)]
+    return [_shown(plan) for plan in await caller.plans.latest(caller.conn, limit)]
 
 
 @router.post(
@@ -53,65 +53,65 @@ async def list_plans(asked: AskedBy, limit: Annotated[int, Query(ge=1, le=PAGE_M
     status_code=201,
     responses={201: leads_to(plans_show="plan_id=id", plans_start="plan_id=id", plans_abort="plan_id=id")},
 )
-async def freeze(asked: AskedBy, new: NewPlan) -> object:
+async def freeze(caller: CurrentCaller, new: NewPlan) -> object:
     """Freeze what the filter finds into a plan; nothing happens to the tasks before it is started."""
     how = How(new.canary, new.rate, new.stop_ratio, new.expires_hours * 3_600, new.limit)
-    only = new.asked(RETRYABLE if new.cancelled else FAILED)
-    return _shown(await asked.plans.freeze(asked.conn, only, new.reason, how, new.action))
+    only = new.as_filter(RETRYABLE if new.cancelled else FAILED)
+    return _shown(await caller.plans.freeze(caller.conn, only, new.reason, how, new.action))
 
 
 @router.get("/api/plans/{plan_id}", response_model=PlanDetail)
-async def show(asked: AskedBy, plan_id: PlanId) -> object:
+async def show(caller: CurrentCaller, plan_id: PlanId) -> object:
     """How far it has come, and what became of its items."""
-    plans = asked.plans
-    view = await plans.show(asked.conn, plan_id)
-    return await _detail(asked, plans, view)
+    plans = caller.plans
+    view = await plans.show(caller.conn, plan_id)
+    return await _detail(caller, plans, view)
 
 
 @router.post("/api/plans/{plan_id}/approve", response_model=PlanShape)
-async def approve(asked: AskedBy, plan_id: PlanId, act: Reasoned) -> object:
+async def approve(caller: CurrentCaller, plan_id: PlanId, act: Reasoned) -> object:
     """Say as a second person that it may start; for one that forgets that is an admin."""
-    view = await asked.plans.show(asked.conn, plan_id)
-    if view.action == "forget" and asked.bearer.role is not Role.ADMIN:
+    view = await caller.plans.show(caller.conn, plan_id)
+    if view.action == "forget" and caller.bearer.role is not Role.ADMIN:
         raise Refused(403, "this plan forgets dead letters for good: an admin has to approve it")
-    return _shown(await asked.plans.approve(asked.conn, plan_id, act.reason))
+    return _shown(await caller.plans.approve(caller.conn, plan_id, act.reason))
 
 
 @router.post("/api/plans/{plan_id}/start", response_model=PlanDetail)
-async def start(asked: AskedBy, plan_id: PlanId) -> object:
+async def start(caller: CurrentCaller, plan_id: PlanId) -> object:
     """Let it begin; a worker does the rest."""
-    plans = asked.plans
-    view, drift = await plans.start(asked.conn, plan_id)
+    plans = caller.plans
+    view, drift = await plans.start(caller.conn, plan_id)
     return {"plan": _shown(view), "drift": drift, "skips": {}}
 
 
 @router.post("/api/plans/{plan_id}/pause", response_model=PlanDetail)
-async def pause(asked: AskedBy, plan_id: PlanId, act: Reasoned) -> object:
+async def pause(caller: CurrentCaller, plan_id: PlanId, act: Reasoned) -> object:
     """Send nothing more until it is resumed."""
-    plans = asked.plans
-    await plans.pause(asked.conn, plan_id, act.reason)
-    return await _detail(asked, plans, await plans.show(asked.conn, plan_id))
+    plans = caller.plans
+    await plans.pause(caller.conn, plan_id, act.reason)
+    return await _detail(caller, plans, await plans.show(caller.conn, plan_id))
 
 
 @router.post("/api/plans/{plan_id}/resume", response_model=PlanDetail)
-async def resume(asked: AskedBy, plan_id: PlanId, act: Reasoned) -> object:
+async def resume(caller: CurrentCaller, plan_id: PlanId, act: Reasoned) -> object:
     """Go on where it was paused."""
-    plans = asked.plans
-    await plans.resume(asked.conn, plan_id, act.reason)
-    return await _detail(asked, plans, await plans.show(asked.conn, plan_id))
+    plans = caller.plans
+    await plans.resume(caller.conn, plan_id, act.reason)
+    return await _detail(caller, plans, await plans.show(caller.conn, plan_id))
 
 
 @router.post("/api/plans/{plan_id}/abort", response_model=PlanDetail)
-async def abort(asked: AskedBy, plan_id: PlanId, act: Reasoned) -> object:
+async def abort(caller: CurrentCaller, plan_id: PlanId, act: Reasoned) -> object:
     """End it for good; what was sent stays sent, and is followed."""
-    plans = asked.plans
-    await plans.abort(asked.conn, plan_id, act.reason)
-    return await _detail(asked, plans, await plans.show(asked.conn, plan_id))
+    plans = caller.plans
+    await plans.abort(caller.conn, plan_id, act.reason)
+    return await _detail(caller, plans, await plans.show(caller.conn, plan_id))
 
 
-async def _detail(asked: AskedBy, plans: Plans, view: PlanView) -> dict[str, object]:
-    drift = await plans.drift(asked.conn, view.id) if view.state == "frozen" else {}
-    return {"plan": _shown(view), "drift": drift, "skips": await plans.skips(asked.conn, view.id)}
+async def _detail(caller: CurrentCaller, plans: Plans, view: PlanView) -> dict[str, object]:
+    drift = await plans.drift(caller.conn, view.id) if view.state == "frozen" else {}
+    return {"plan": _shown(view), "drift": drift, "skips": await plans.skips(caller.conn, view.id)}
 
 
 def _shown(view: PlanView) -> dict[str, object]:

@@ -32,14 +32,14 @@ class BegunShape(Shape):
 
 
 @router.post("/api/session", response_model=BegunShape, status_code=201)
-async def begin(request: Request, response: Response, asked: BeginShape) -> object:
+async def begin(request: Request, response: Response, caller: BeginShape) -> object:
     """Begin a session with a token; the cookie holds for this site alone."""
     refuse_strangers(request)
     service: Service = request.app.state.service
-    holder = await service.holder(request, service.token_of_session(request, asked.token))
+    holder = await service.holder(request, service.token_of_session(request, caller.token))
     service.limit_sessions(holder)
     async with service.within_limits(holder), service.connection() as conn:
-        bearer = await service.by_token(conn, request, asked.token)
+        bearer = await service.by_token(conn, request, caller.token)
         address = address_of(request)
         async with service.bounded(conn, writes=True, token=bearer.token, address=address):
             begun = await service.sessions.begin(conn, bearer)

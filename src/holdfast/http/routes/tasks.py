@@ -14,7 +14,7 @@ from holdfast.core.state import State
 from holdfast.core.stored_json import shown_json
 from holdfast.core.task import PRIORITIES, PRIORITY_DEFAULT, NewTask, Unique, is_id
 from holdfast.db.bridges import bridge_async
-from holdfast.http.request import AskedBy, Asking
+from holdfast.http.request import CurrentCaller, TransactionRoute
 from holdfast.http.schemas import (
     PAGE_MAX,
     ListedShape,
@@ -35,7 +35,7 @@ from holdfast.store.operate import Operator
 from holdfast.views.tasks import ATTEMPTS_MAX, Browser
 from holdfast.views.why import Why as WhyNot
 
-router = APIRouter(route_class=Asking, tags=["tasks"])
+router = APIRouter(route_class=TransactionRoute, tags=["tasks"])
 
 TaskId = Annotated[str, Path(max_length=64, description="The task's id.")]
 DAYS_AHEAD = 3_650
@@ -85,7 +85,7 @@ class BecauseShape(Shape):
 
 @router.get("/api/tasks", response_model=Page[ListedShape])  # type: ignore[valid-type]
 async def list_tasks(  # noqa: PLR0913 (one for each filter)
-    asked: AskedBy,
+    caller: CurrentCaller,
     state: State | None = None,
     job_kind: Annotated[Text | None, Query(alias="jobKind")] = None,
     queue: Text | None = None,
@@ -98,8 +98,8 @@ async def list_tasks(  # noqa: PLR0913 (one for each filter)
     """Tasks, the newest first; without a state, those that have not completed."""
     if before is not None and not is_id(before):
         raise TaskNotFound(before)
-    return await Browser(asked.settings).tasks(
-        asked.conn,
+    return await Browser(caller.settings).tasks(
+        caller.conn,
         state=state,
         kind=job_kind,
         queue=queue,
@@ -124,11 +124,11 @@ async def list_tasks(  # noqa: PLR0913 (one for each filter)
         )
     },
 )
-async def enqueue(asked: AskedBy, task: EnqueueShape) -> object:
+async def enqueue(caller: CurrentCaller, task: EnqueueShape) -> object:
     """Enqueue a task; with a `key` that is taken, it is told which task has it."""
     check_depth(task.payload)
     refuse_reserved(task.kind)
-    handler = asked.handlers.get(task.kind)
+    handler = caller.handlers.get(task.kind)
     payload = json.dumps(task.payload)
     new = NewTask(
         task.kind,
@@ -143,64 +143,64 @@ async def enqueue(asked: AskedBy, task: EnqueueShape) -> object:
         run_at=timedelta(seconds=task.delay_seconds) if task.delay_seconds else None,
         max_attempts=task.max_attempts,
     )
-    (made,) = await Enqueuer(asked.settings, asked.service.listen).enqueue(bridge_async(asked.conn), [new])
+    (made,) = await Enqueuer(caller.settings, caller.service.listen).enqueue(bridge_async(caller.conn), [new])
     if made.created:
-        await asked.audit.note_tasks(asked.conn, Action.TASK_ENQUEUE, asked.author(), [made.id])
+        await caller.audit.note_tasks(caller.conn, Action.TASK_ENQUEUE, caller.author(), [made.id])
     return made
 
 
 @router.get("/api/tasks/{task_id}", response_model=TaskShape)
-async def show(asked: AskedBy, task_id: TaskId) -> object:
+async def show(caller: CurrentCaller, task_id: TaskId) -> object:
     """One task with its attempts."""
-    view = await Operator(asked.settings).show(asked.conn, task_id)
-    browser = Browser(asked.settings)
-    attempts = await browser.attempts(asked.conn, task_id)
+    view = await Operator(caller.settings).show(caller.conn, task_id)
+    browser = Browser(caller.settings)
+    attempts = await browser.attempts(caller.conn, task_id)
     recorded = len(attempts)
     if recorded == ATTEMPTS_MAX:
-        recorded = await browser.count_attempts(asked.conn, task_id)
-    mask = await mask_for(asked.conn, asked.settings, [view.kind], asked.handlers)
+        recorded = await browser.count_attempts(caller.conn, task_id)
+    mask = await mask_for(caller.conn, caller.settings, [view.kind], caller.handlers)
     return task_shape(view, mask, attempts, recorded)
 
 
 @router.get("/api/tasks/{task_id}/why", response_model=list[BecauseShape])
-async def why(asked: AskedBy, task_id: TaskId) -> object:
+async def why(caller: CurrentCaller, task_id: TaskId) -> object:
     """Why it does not run now."""
-    view = await Operator(asked.settings).show(asked.conn, task_id)
-    reasons = await WhyNot(asked.settings).of(asked.conn, view)
+    view = await Operator(caller.settings).show(caller.conn, task_id)
+    reasons = await WhyNot(caller.settings).of(caller.conn, view)
     return [{"cause": reason.cause, "text": reason.text} for reason in reasons]
 
 
 @router.post("/api/tasks/{task_id}/retry", response_model=RetriedShape)
-async def retry(asked: AskedBy, task_id: TaskId, act: Reasoned) -> object:
+async def retry(caller: CurrentCaller, task_id: TaskId, act: Reasoned) -> object:
     """Put a failed or cancelled task back to work, its counters cleared; says why where it cannot."""
-    return await asked.letters.retry(asked.conn, [task_id], act.reason)
+    return await caller.letters.retry(caller.conn, [task_id], act.reason)
 
 
 @router.post("/api/tasks/{task_id}/edit", response_model=StateShape)
-async def edit(asked: AskedBy, task_id: TaskId, act: EditShape) -> object:
+async def edit(caller: CurrentCaller, task_id: TaskId, act: EditShape) -> object:
     """Give a dead letter another payload and put it back to work; the old one is kept."""
     check_depth(act.payload)
-    await asked.letters.edit(asked.conn, task_id, json.dumps(act.payload), act.reason)
+    await caller.letters.edit(caller.conn, task_id, json.dumps(act.payload), act.reason)
     return {"id": task_id, "state": State.QUEUED}
 
 
 @router.post("/api/tasks/{task_id}/cancel", response_model=StateShape)
-async def cancel(asked: AskedBy, task_id: TaskId, act: Reasoned) -> object:
+async def cancel(caller: CurrentCaller, task_id: TaskId, act: Reasoned) -> object:
     """Cancel a task that waits; ask one that runs to stop."""
-    return {"id": task_id, "state": await asked.operator.cancel(asked.conn, task_id, act.reason)}
+    return {"id": task_id, "state": await caller.operator.cancel(caller.conn, task_id, act.reason)}
 
 
 @router.post("/api/tasks/{task_id}/pause", response_model=StateShape)
-async def pause(asked: AskedBy, task_id: TaskId, act: Reasoned) -> object:
+async def pause(caller: CurrentCaller, task_id: TaskId, act: Reasoned) -> object:
     """Keep a task that waits from starting."""
-    await asked.operator.pause(asked.conn, task_id, act.reason)
+    await caller.operator.pause(caller.conn, task_id, act.reason)
     return {"id": task_id, "state": State.PAUSED}
 
 
 @router.post("/api/tasks/{task_id}/resume", response_model=StateShape)
-async def resume(asked: AskedBy, task_id: TaskId, act: Reasoned) -> object:
+async def resume(caller: CurrentCaller, task_id: TaskId, act: Reasoned) -> object:
     """Let a paused task start again."""
-    await asked.operator.resume(asked.conn, task_id, act.reason)
+    await caller.operator.resume(caller.conn, task_id, act.reason)
     return {"id": task_id, "state": State.QUEUED}
 
 
@@ -224,15 +224,15 @@ class RevealedShape(Shape):
 
 
 @router.post("/api/tasks/{task_id}/reveal", response_model=RevealedShape)
-async def reveal(asked: AskedBy, task_id: TaskId, act: GraveShape) -> object:
+async def reveal(caller: CurrentCaller, task_id: TaskId, act: GraveShape) -> object:
     """Show payload and result with nothing struck out, this once; who looked, and why, is in the audit."""
-    view = await asked.letters.reveal(asked.conn, task_id, act.reason)
+    view = await caller.letters.reveal(caller.conn, task_id, act.reason)
     shown = {"payload": view.payload, "result": view.result}
-    asked.shown_once.update(shown)
+    caller.shown_once.update(shown)
     return {name: shown_json(text) for name, text in shown.items()}
 
 
 @router.post("/api/tasks/{task_id}/forget", response_model=ForgottenShape)
-async def forget(asked: AskedBy, task_id: TaskId, act: GraveShape) -> object:
+async def forget(caller: CurrentCaller, task_id: TaskId, act: GraveShape) -> object:
     """Let a dead letter go for good."""
-    return {"forgotten": await asked.letters.forget(asked.conn, [task_id], act.reason)}
+    return {"forgotten": await caller.letters.forget(caller.conn, [task_id], act.reason)}

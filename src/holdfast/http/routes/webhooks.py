@@ -7,7 +7,7 @@ from pydantic import AwareDatetime, Field, create_model
 
 from holdfast.core.audit import Action
 from holdfast.db.bridges import bridge_async
-from holdfast.http.request import AskedBy, Asking
+from holdfast.http.request import CurrentCaller, TransactionRoute
 from holdfast.http.schemas import PAGE_MAX, PlanShape, Reasoned, Shape, Text, leads_to, shape
 from holdfast.ops.tokens import Role
 from holdfast.store.enqueue import Enqueuer
@@ -27,7 +27,7 @@ from holdfast.webhooks.endpoints import (
 from holdfast.webhooks.publish import EventOptions, new_event, publish_task
 from holdfast.webhooks.resend import Resend
 
-router = APIRouter(route_class=Asking, tags=["webhooks"])
+router = APIRouter(route_class=TransactionRoute, tags=["webhooks"])
 
 EndpointId = Annotated[str, Path(max_length=64, description="The endpoint's id.")]
 DeliveryId = Annotated[str, Path(max_length=64, description="The delivery's id: it is a task.")]
@@ -123,28 +123,28 @@ class PublishedShape(Shape):
 
 
 @router.post("/api/webhooks/events", response_model=PublishedShape, status_code=201)
-async def publish(asked: AskedBy, new: NewEventShape) -> object:
+async def publish(caller: CurrentCaller, new: NewEventShape) -> object:
     """Have an event delivered to whoever wants its type."""
     given: dict[str, Any] = {
         "id": new.id, "version": new.version, "occurred_at": new.occurred_at, "subject": new.subject
     }  # fmt: skip
     options = EventOptions(**{name: value for name, value in given.items() if value is not None})  # type: ignore[typeddict-item]
     event = new_event(new.type, new.data, options)
-    task = publish_task(asked.settings, event, subject=new.subject)
-    enqueuer = Enqueuer(asked.settings, asked.service.listen)
-    (made,) = await enqueuer.enqueue(bridge_async(asked.conn), [task])
+    task = publish_task(caller.settings, event, subject=new.subject)
+    enqueuer = Enqueuer(caller.settings, caller.service.listen)
+    (made,) = await enqueuer.enqueue(bridge_async(caller.conn), [task])
     if made.created:
         details = {"event": event.id, "type": event.type}
-        await asked.audit.note_tasks(
-            asked.conn, Action.WEBHOOK_PUBLISH, asked.author(), [made.id], details=details
+        await caller.audit.note_tasks(
+            caller.conn, Action.WEBHOOK_PUBLISH, caller.author(), [made.id], details=details
         )
     return {"id": event.id}
 
 
 @router.get("/api/webhooks/endpoints", response_model=list[EndpointShape])  # type: ignore[valid-type]
-async def list_endpoints(asked: AskedBy) -> object:
+async def list_endpoints(caller: CurrentCaller) -> object:
     """All endpoints and how they fare; their URLs whole for admins, and their secrets for nobody."""
-    return [_shown(asked, one) for one in await _endpoints(asked).page(asked.conn)]
+    return [_shown(caller, one) for one in await _endpoints(caller).page(caller.conn)]
 
 
 @router.post(
@@ -155,23 +155,23 @@ async def list_endpoints(asked: AskedBy) -> object:
         201: leads_to(webhooks_show="endpoint_id=endpoint/id", webhooks_rotate="endpoint_id=endpoint/id")
     },
 )
-async def create(asked: AskedBy, new: NewEndpointShape) -> object:
+async def create(caller: CurrentCaller, new: NewEndpointShape) -> object:
     """Add an endpoint; its secret is in the answer, and nowhere after that."""
     given = NewEndpoint(new.url, new.events, new.description, new.secret, new.in_order, new.running_max)
-    return _created(asked, await _endpoints(asked).create(asked.conn, given, new.reason))
+    return _created(caller, await _endpoints(caller).create(caller.conn, given, new.reason))
 
 
 @router.get("/api/webhooks/endpoints/{endpoint_id}", response_model=EndpointShape)
-async def show(asked: AskedBy, endpoint_id: EndpointId) -> object:
+async def show(caller: CurrentCaller, endpoint_id: EndpointId) -> object:
     """One endpoint; its URL whole for admins."""
-    return _shown(asked, await _endpoints(asked).show(asked.conn, endpoint_id))
+    return _shown(caller, await _endpoints(caller).show(caller.conn, endpoint_id))
 
 
 @router.post("/api/webhooks/endpoints/{endpoint_id}/change", response_model=EndpointShape)
-async def change(asked: AskedBy, endpoint_id: EndpointId, act: ChangeShape) -> object:
+async def change(caller: CurrentCaller, endpoint_id: EndpointId, act: ChangeShape) -> object:
     """Change its URL, what it wants, or its description."""
-    changed = await _endpoints(asked).change(
-        asked.conn,
+    changed = await _endpoints(caller).change(
+        caller.conn,
         endpoint_id,
         url=act.url,
         events=act.events,
@@ -182,30 +182,30 @@ async def change(asked: AskedBy, endpoint_id: EndpointId, act: ChangeShape) -> o
 
 
 @router.post("/api/webhooks/endpoints/{endpoint_id}/rotate", response_model=CreatedShape)
-async def rotate(asked: AskedBy, endpoint_id: EndpointId, act: RotationShape) -> object:
+async def rotate(caller: CurrentCaller, endpoint_id: EndpointId, act: RotationShape) -> object:
     """Sign with a new key; the ones before sign beside it for a while."""
-    made = await _endpoints(asked).rotate(
-        asked.conn, endpoint_id, secret=act.secret, hours=act.hours, reason=act.reason
+    made = await _endpoints(caller).rotate(
+        caller.conn, endpoint_id, secret=act.secret, hours=act.hours, reason=act.reason
     )
-    return _created(asked, made)
+    return _created(caller, made)
 
 
 @router.post("/api/webhooks/endpoints/{endpoint_id}/disable", response_model=TurnedShape)
-async def disable(asked: AskedBy, endpoint_id: EndpointId, act: Reasoned) -> object:
+async def disable(caller: CurrentCaller, endpoint_id: EndpointId, act: Reasoned) -> object:
     """Deliver nothing more to it."""
-    return {"changed": await _endpoints(asked).disable(asked.conn, endpoint_id, act.reason)}
+    return {"changed": await _endpoints(caller).disable(caller.conn, endpoint_id, act.reason)}
 
 
 @router.post("/api/webhooks/endpoints/{endpoint_id}/enable", response_model=TurnedShape)
-async def enable(asked: AskedBy, endpoint_id: EndpointId, act: Reasoned) -> object:
+async def enable(caller: CurrentCaller, endpoint_id: EndpointId, act: Reasoned) -> object:
     """Deliver to it again."""
-    return {"changed": await _endpoints(asked).enable(asked.conn, endpoint_id, act.reason)}
+    return {"changed": await _endpoints(caller).enable(caller.conn, endpoint_id, act.reason)}
 
 
 @router.post("/api/webhooks/endpoints/{endpoint_id}/remove", response_model=TurnedShape)
-async def remove(asked: AskedBy, endpoint_id: EndpointId, act: Reasoned) -> object:
+async def remove(caller: CurrentCaller, endpoint_id: EndpointId, act: Reasoned) -> object:
     """Forget it and its keys."""
-    return {"changed": await _endpoints(asked).remove(asked.conn, endpoint_id, act.reason)}
+    return {"changed": await _endpoints(caller).remove(caller.conn, endpoint_id, act.reason)}
 
 
 @router.get(
@@ -213,7 +213,7 @@ async def remove(asked: AskedBy, endpoint_id: EndpointId, act: Reasoned) -> obje
     response_model=list[AttemptShape],  # type: ignore[valid-type]
 )
 async def attempts(
-    asked: AskedBy,
+    caller: CurrentCaller,
     endpoint_id: EndpointId,
     *,
     before: Annotated[
@@ -223,16 +223,18 @@ async def attempts(
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
 ) -> object:
     """The requests that an endpoint was sent, the latest first."""
-    await _endpoints(asked).show(asked.conn, endpoint_id)
-    return await DeliveryLog(asked.settings).page(
-        asked.conn, endpoint=endpoint_id, before=before, failed=failed, limit=limit
+    await _endpoints(caller).show(caller.conn, endpoint_id)
+    return await DeliveryLog(caller.settings).page(
+        caller.conn, endpoint=endpoint_id, before=before, failed=failed, limit=limit
     )
 
 
 @router.post("/api/webhooks/endpoints/{endpoint_id}/resend", response_model=ResentShape)
-async def resend_since(asked: AskedBy, endpoint_id: EndpointId, act: SinceShape) -> object:
+async def resend_since(caller: CurrentCaller, endpoint_id: EndpointId, act: SinceShape) -> object:
     """Send again what failed to reach it, and if asked for also what did reach it."""
-    sent = await _resend(asked).since(asked.conn, endpoint_id, act.since, act.reason, delivered=act.delivered)
+    sent = await _resend(caller).since(
+        caller.conn, endpoint_id, act.since, act.reason, delivered=act.delivered
+    )
     return {"plan": sent.plan, "delivered": sent.delivered, "not_kept": sent.not_kept}
 
 
@@ -240,30 +242,30 @@ async def resend_since(asked: AskedBy, endpoint_id: EndpointId, act: SinceShape)
     "/api/webhooks/deliveries/{delivery_id}/attempts",
     response_model=list[AttemptShape],  # type: ignore[valid-type]
 )
-async def attempts_of_delivery(asked: AskedBy, delivery_id: DeliveryId) -> object:
+async def attempts_of_delivery(caller: CurrentCaller, delivery_id: DeliveryId) -> object:
     """The requests of one delivery, the latest first."""
-    return await DeliveryLog(asked.settings).page(asked.conn, task=delivery_id, limit=PAGE_MAX)
+    return await DeliveryLog(caller.settings).page(caller.conn, task=delivery_id, limit=PAGE_MAX)
 
 
 @router.post("/api/webhooks/deliveries/{delivery_id}/resend", response_model=DeliveryShape)
-async def resend(asked: AskedBy, delivery_id: DeliveryId, act: Reasoned) -> object:
+async def resend(caller: CurrentCaller, delivery_id: DeliveryId, act: Reasoned) -> object:
     """Send one delivery again."""
-    return {"task_id": await _resend(asked).one(asked.conn, delivery_id, act.reason)}
+    return {"task_id": await _resend(caller).one(caller.conn, delivery_id, act.reason)}
 
 
-def _created(asked: AskedBy, made: Created) -> dict[str, object]:
-    asked.shown_once.add("secret")
+def _created(caller: CurrentCaller, made: Created) -> dict[str, object]:
+    caller.shown_once.add("secret")
     # This answer may be kept, so it has no whole URL.
     return {"endpoint": made.endpoint.masked(), "secret": made.secret}
 
 
-def _shown(asked: AskedBy, endpoint: Endpoint) -> Endpoint:
-    return endpoint if asked.bearer.role is Role.ADMIN else endpoint.masked()
+def _shown(caller: CurrentCaller, endpoint: Endpoint) -> Endpoint:
+    return endpoint if caller.bearer.role is Role.ADMIN else endpoint.masked()
 
 
-def _endpoints(asked: AskedBy) -> Endpoints:
-    return Endpoints(asked.settings, asked.service.listen, by=asked.by)
+def _endpoints(caller: CurrentCaller) -> Endpoints:
+    return Endpoints(caller.settings, caller.service.listen, by=caller.by)
 
 
-def _resend(asked: AskedBy) -> Resend:
-    return Resend(asked.settings, asked.handlers, asked.service.listen, by=asked.by)
+def _resend(caller: CurrentCaller) -> Resend:
+    return Resend(caller.settings, caller.handlers, caller.service.listen, by=caller.by)

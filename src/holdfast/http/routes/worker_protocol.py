@@ -14,14 +14,14 @@ from holdfast.core.failure import ErrorCode, Failure, FailureClass
 from holdfast.core.outcome import Cancel, Complete, Fail, Failed, Outcome, Release, Released, Retry, Snooze
 from holdfast.core.task import QUEUE_DEFAULT, TIMEOUT_SECONDS, Claim, is_id
 from holdfast.http.problems import problem
-from holdfast.http.request import AskedBy, Asking
+from holdfast.http.request import CurrentCaller, TransactionRoute
 from holdfast.http.routes.tasks import TaskId
 from holdfast.http.schemas import TEXT_MAX, Shape, Text, Why, leads_to
 from holdfast.store.http_workers import Lease
 from holdfast.store.store import Store
 from holdfast.worker.http_workers import HttpWorkers
 
-router = APIRouter(route_class=Asking, tags=["workers"])
+router = APIRouter(route_class=TransactionRoute, tags=["workers"])
 
 HELD_MAX = 1_000
 CLAIM_MAX = 100
@@ -188,36 +188,36 @@ class ReportedShape(Shape):
         )
     },
 )
-async def enter(asked: AskedBy, worker: EnterShape) -> object:
+async def enter(caller: CurrentCaller, worker: EnterShape) -> object:
     """Enter as a worker."""
-    workers = _workers(asked)
-    asked.bearer.scope.refuse_beyond(worker.queues, worker.kinds)
+    workers = _workers(caller)
+    caller.bearer.scope.refuse_beyond(worker.queues, worker.kinds)
     return await workers.enter(
-        asked.conn,
+        caller.conn,
         worker.name,
         worker.queues,
         worker.kinds,
         worker.lease_seconds,
         secrets=worker.secrets,
-        own_kinds=asked.bearer.scope.kinds or (),
+        own_kinds=caller.bearer.scope.kinds or (),
     )
 
 
 @router.post("/api/workers/{worker_id}/claim", response_model=ClaimsShape)
-async def claim(asked: AskedBy, worker_id: WorkerId, wanted: ClaimShape) -> object:
+async def claim(caller: CurrentCaller, worker_id: WorkerId, wanted: ClaimShape) -> object:
     """Take tasks, and prolong the lease."""
     holding = [(held.id.lower(), held.lease_token) for held in wanted.holding]
     lease: Lease
-    lease, claims = await _workers(asked).claim(asked.conn, _known(worker_id), wanted.limit, holding)
+    lease, claims = await _workers(caller).claim(caller.conn, _known(worker_id), wanted.limit, holding)
     head = ClaimsShape(tasks=[], expires_at=lease.expires_at).model_dump_json(by_alias=True)
     tasks = ",".join(_claimed(claim) for claim in claims)
     return Response(head.replace('"tasks":[]', f'"tasks":[{tasks}]', 1), media_type="application/json")
 
 
 @router.post("/api/workers/{worker_id}/heartbeat", response_model=BeatShape)
-async def beat(asked: AskedBy, worker_id: WorkerId) -> object:
+async def beat(caller: CurrentCaller, worker_id: WorkerId) -> object:
     """Prolong the lease, and hear what is to stop; about three times in its length."""
-    beat = await _workers(asked).beat(asked.conn, _known(worker_id))
+    beat = await _workers(caller).beat(caller.conn, _known(worker_id))
     names = ("id", "lease_token", "reason")
     return {
         "expires_at": beat.lease.expires_at,
@@ -226,18 +226,18 @@ async def beat(asked: AskedBy, worker_id: WorkerId) -> object:
 
 
 @router.post("/api/workers/{worker_id}/leave", response_model=LeftShape)
-async def leave(asked: AskedBy, worker_id: WorkerId) -> object:
+async def leave(caller: CurrentCaller, worker_id: WorkerId) -> object:
     """Leave for good; what is still held goes back to the queue."""
-    return {"released": await _workers(asked).leave(asked.conn, _known(worker_id))}
+    return {"released": await _workers(caller).leave(caller.conn, _known(worker_id))}
 
 
 @router.post("/api/tasks/{task_id}/report", response_model=ReportedShape)
-async def report(asked: AskedBy, task_id: TaskId, said: ReportShape) -> object:
+async def report(caller: CurrentCaller, task_id: TaskId, said: ReportShape) -> object:
     """End a claim under its number; asked again, it answers how the claim ended."""
     if not is_id(task_id):
         raise TaskNotFound(task_id)
     held = (task_id.lower(), said.lease_token)
-    ended_as = await _workers(asked).report(asked.conn, _known(said.worker), held, _outcome(said))
+    ended_as = await _workers(caller).report(caller.conn, _known(said.worker), held, _outcome(said))
     if ended_as is None:
         # Returned, not raised: that it came too late is on record.
         return _late(task_id)
@@ -252,9 +252,9 @@ def _late(task_id: str) -> JSONResponse:
     )
 
 
-def _workers(asked: AskedBy) -> HttpWorkers:
-    store = Store(asked.settings, asked.service.listen)
-    return HttpWorkers(store, asked.handlers, asked.bearer.token)
+def _workers(caller: CurrentCaller) -> HttpWorkers:
+    store = Store(caller.settings, caller.service.listen)
+    return HttpWorkers(store, caller.handlers, caller.bearer.token)
 
 
 def _known(worker: str) -> str:
