@@ -86,7 +86,7 @@ CLIENTS = {
         "if (request.url.hostname or '') not in {'localhost', '127.0.0.1', '::1'}:",
     ),
     "spelled-otherwise-approves": Fault("Proxy.bearer", "_as_sent(name)).casefold()", "_as_sent(name))"),
-    "late-reports-of-strangers": Fault(
+    "late-reports-of-others": Fault(
         "HttpWorkers._ended_before", " and await self._rows.may_be_late(conn, worker, *held):", ":"
     ),
     "anybody-unmasks": Fault(

@@ -115,7 +115,7 @@ FLOW = {
         "where s.bucket = f.name and s.worker = holder",
     ),
     "turn-never-offered-again": Fault(
-        "stir", "holdfast.offer(array(select m.bucket from missing m), ", "holdfast.offer('{}', "
+        "relist", "holdfast.offer(array(select m.bucket from missing m), ", "holdfast.offer('{}', "
     ),
     "turn-not-held": Fault(
         "install_turn_over",
@@ -174,8 +174,8 @@ FLOW = {
         "set enable_bitmapscan = off\nset enable_memoize = off\n",
         "set enable_memoize = off\n",
     ),
-    "shunt-sorts-all-that-waits": Fault(
-        "install_shunt",
+    "block-heads-sorts-all-that-waits": Fault(
+        "install_block_heads",
         "room integer) returns integer\nlanguage plpgsql\nset plan_cache_mode = force_generic_plan\nset enable_seqscan = off\nset enable_bitmapscan = off\n",
         "room integer) returns integer\nlanguage plpgsql\nset plan_cache_mode = force_generic_plan\nset enable_seqscan = off\n",
     ),

@@ -43,7 +43,7 @@ HTTP = {
         "if request.method not in SAFE and not hmac",
         "if False and not hmac",
     ),
-    "strangers-may-act": Fault(
+    "other-sites-may-act": Fault(
         "identity.present",
         "    refuse_strangers(request)\n    if auth is Auth.NONE:",
         "    if auth is Auth.NONE:",

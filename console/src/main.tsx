@@ -5,11 +5,11 @@ import { createRoot } from "react-dom/client";
 import { Problem } from "./api/client";
 import { Toasts } from "./parts/toast";
 import { router } from "./router";
-import { wear } from "./shell/theme";
+import { applyTheme } from "./shell/theme";
 import "./style/main.css";
 import { Speaking } from "./text";
 
-wear();
+applyTheme();
 const queries = new QueryClient({
   defaultOptions: {
     queries: {

@@ -49,7 +49,7 @@ def evil() -> Iterator[tuple[int, dict[str, str]]]:
 
 
 @pytest.mark.requirement("B9")
-@pytest.mark.catches("strangers-may-act", "acts-without-their-word")
+@pytest.mark.catches("other-sites-may-act", "acts-without-their-word")
 async def test_b9_what_another_site_sends_from_the_browser_of_somebody_signed_in_is_refused(
     served: httpx.AsyncClient, world: World, evil: tuple[int, dict[str, str]]
 ) -> None:

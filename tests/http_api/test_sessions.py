@@ -58,7 +58,7 @@ async def test_a_session_is_a_cookie_for_this_site_and_its_word_comes_with_every
 
 
 @pytest.mark.requirement("B9")
-@pytest.mark.catches("acts-without-their-word", "strangers-may-act")
+@pytest.mark.catches("acts-without-their-word", "other-sites-may-act")
 @pytest.mark.parametrize(
     "headers",
     [

@@ -8,7 +8,7 @@ from tests.http_api.test_workers import claimed, entered, reported
 
 
 @pytest.mark.requirement("B9")
-@pytest.mark.catches("late-reports-of-strangers")
+@pytest.mark.catches("late-reports-of-others")
 async def test_a_report_of_a_task_that_was_never_claimed_leaves_no_record(api: Api) -> None:
     world = api.shift.world
     task_id = await world.enqueue("pay")

@@ -178,7 +178,7 @@ async def claim_waiting(scene: Scene, conn: Conn) -> None:
     scene.claim = next(iter(found.claims), None)
 
 
-async def shunt(scene: Scene, conn: Conn) -> None:
+async def block_heads(scene: Scene, conn: Conn) -> None:
     await scene.world.store.claims.block_heads(conn, all_ranges([scene.queue]))
 
 
@@ -283,7 +283,7 @@ async def unroute(scene: Scene, conn: Conn) -> None:
 ACTS: dict[str, dict[str, tuple[Prepare, Perform]]] = {
     "ready": {
         "claim": (queued, claim),
-        "shunt": (in_lane, shunt),
+        "block_heads": (in_lane, block_heads),
         "cancel": (queued, cancel),
         "pause": (queued, pause),
         "expire": (overdue, expire),

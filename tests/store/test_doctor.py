@@ -112,7 +112,7 @@ async def test_each_way_in_which_a_row_can_be_wrong_is_named_and_put_right(
     entries = await world.rows_of(f"audit_log where task_id = '{task}'", "action, actor, reason, details")
     assert entries == [(Action.TASK_REPAIR, "ada", "mend", {"found": how})]
     assert [event.ids for event in world.events if isinstance(event, TasksRepaired)] == [[task]]
-    await world.store.permits.stir(world.conn)
+    await world.store.permits.relist(world.conn)
 
 
 @pytest.mark.parametrize("place", ["ready", "waiting", "running"])
@@ -146,7 +146,7 @@ async def test_a_marked_task_with_a_row_goes_back_to_work_only_after_the_repair(
     assert await repair(world) == [task]
     assert await back_to_work() == ""
     assert (await finding(world)).health is Health.GOOD
-    await world.store.permits.stir(world.conn)
+    await world.store.permits.relist(world.conn)
 
 
 @pytest.mark.catches("repair-starts-a-follow-up")

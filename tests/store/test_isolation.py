@@ -89,7 +89,7 @@ DECIDING = {
     "claim_waiting": "holdfast.claim_waiting('{}', '{}', '{}', '{}', '{}', gen_random_uuid(), 0, 1, 60,"
     " '{}', '{}', '{}', '{}', '{}', '{}')",
     "lease_at_once": "holdfast.lease_at_once(array['render/episode=7'], gen_random_uuid(), 0, 1)",
-    "shunt": "holdfast.shunt('{}', '{}', '{}', 1)",
+    "block_heads": "holdfast.block_heads('{}', '{}', '{}', 1)",
     "free_slots": "holdfast.free_slots(gen_random_uuid(), 0, '{}', '{}')",
     "offer": "holdfast.offer('{}')",
     "release_followups": "holdfast.release_followups(1)",

@@ -124,7 +124,7 @@ async def test_a_task_in_a_queue_that_nobody_serves_holds_up_no_other_of_its_key
     assert [claim.id for claim in await world.claim(queues=["video"])] == [], (
         "its turn is in the other's name"
     )
-    await world.store.permits.stir(world.conn)
+    await world.store.permits.relist(world.conn)
     assert [claim.id for claim in await world.claim(queues=["video"])] == [task]
 
 
@@ -228,8 +228,8 @@ async def test_a_bucket_without_its_turn_is_found_again(world: World) -> None:
     await world.store.claims.claim(world.conn, all_ranges(["default"]), world.worker, 10)
     await world.conn.execute("delete from holdfast.turns")
     assert await world.claim() == []
-    stirred, after = await world.store.permits.stir(world.conn)
-    assert (stirred, after) == (1, None)
+    relisted, after = await world.store.permits.relist(world.conn)
+    assert (relisted, after) == (1, None)
     assert len(await world.claim()) == 1
 
 

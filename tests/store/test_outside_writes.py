@@ -67,7 +67,7 @@ async def end_all(world: World) -> None:
         await world.elapse(120)
         await world.reclaim(world.conn, limit=1_000)
         await Followups(world.store.settings).release(world.conn)
-        await world.store.permits.stir(world.conn)
+        await world.store.permits.relist(world.conn)
         await world.check()
         worker = str(uuid4())
         claims = await world.claim(1_000, queues=sorted({str(queue) for _, queue, _ in rows}), worker=worker)
@@ -97,7 +97,7 @@ async def test_an_update_or_a_lock_from_outside_strands_no_task(
 ) -> None:
     scenes = await play_all(world, direct_url, place, act, table, write)
     assert len(scenes) > 1
-    await world.store.permits.stir(world.conn)
+    await world.store.permits.relist(world.conn)
     await world.check()
     await settle_claims(scenes)
     await end_all(world)
@@ -126,7 +126,7 @@ async def test_a_task_whose_row_was_deleted_is_named_and_repaired(
     world: World, direct_url: str, place: str, act: str, table: str
 ) -> None:
     scenes = await play_all(world, direct_url, place, act, table, Write.DELETE)
-    await world.store.permits.stir(world.conn)
+    await world.store.permits.relist(world.conn)
     stranded = await without_a_row(world, [scene.task for scene in scenes.values()])
     assert stranded, "at one moment at least the delete wins"
     doctor = Doctor(world.store.settings)
@@ -163,7 +163,7 @@ async def test_a_task_that_was_deleted_is_reported_and_never_made_up(
     assert set(found) <= {Misplaced.NO_TASK}
     assert set(found.get(Misplaced.NO_TASK, [])) <= set(deleted)
     await Repair(world.store.settings, by="ada").run(world.conn, "somebody deleted tasks")
-    await world.store.permits.stir(world.conn)
+    await world.store.permits.relist(world.conn)
     await world.check()
     await end_all(world)
     assert not await world.rows_of(f"tasks where id = any ('{{{','.join(deleted)}}}'::uuid[])", "id")

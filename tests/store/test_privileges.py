@@ -14,7 +14,6 @@ import psycopg
 import pytest
 from benchmarks.releases import revision
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
 
 from holdfast.config import Settings
 from holdfast.core.audit import Action
@@ -46,17 +45,7 @@ SCHEMA_CHANGES: tuple[LiteralString, ...] = (
     "drop schema holdfast cascade",
     "set session_replication_role = replica",
 )
-INSTALL = (
-    "import asyncio, sys\n"
-    "from holdfast.db.migrate import grants, migrate_up\n"
-    "from holdfast.db.connect import connect\n"
-    "async def main():\n"
-    "    async with await connect(sys.argv[1]) as conn:\n"
-    "        await migrate_up(conn, 'holdfast')\n"
-    "        await conn.execute(grants('holdfast'))\n"
-    "asyncio.run(main())\n"
-)
-RELEASE_BEFORE = "0.1.0"
+RELEASES = ["0.1.0", "0.3.0"]
 
 
 def written(privileges: frozenset[Privilege]) -> str:
@@ -179,18 +168,29 @@ def package_of(release: str, folder: Path) -> Path:
     return folder / "src"
 
 
+def run_release(release: str, folder: Path, url: str, *arguments: str) -> str:
+    """What `holdfast migrate` of a release prints."""
+    environment = os.environ | {
+        "PYTHONPATH": str(package_of(release, folder)),
+        "HOLDFAST_DATABASE_URL": url,
+    }
+    command = [sys.executable, "-m", "holdfast", "migrate", *arguments]
+    return subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
 @pytest.mark.catches("upgrade-opens-functions")
-async def test_an_upgrade_opens_nothing(blank: Conn, tmp_path: Path) -> None:
-    """The release before installs itself with its grants; then this one migrates, and then its grants run."""
-    environment = os.environ | {"PYTHONPATH": str(package_of(RELEASE_BEFORE, tmp_path))}
+@pytest.mark.parametrize("before", RELEASES)
+async def test_an_upgrade_opens_nothing(blank: Conn, tmp_path: Path, before: str) -> None:
+    """An older release installs itself with its grants; then this one migrates, and then its grants run."""
     url = f"{direct()}/{blank.info.dbname}"
-    await asyncio.to_thread(subprocess.run, [sys.executable, "-c", INSTALL, url], env=environment, check=True)
-    before = {(one.object_type, one.object, one.role) for one in await granted(blank, "holdfast")}
+    await asyncio.to_thread(run_release, before, tmp_path, url)
+    await blank.execute(await asyncio.to_thread(run_release, before, tmp_path, url, "--grants"))
+    had = {(one.object_type, one.object, one.role) for one in await granted(blank, "holdfast")}
     await migrate_up(blank, "holdfast")
     opened = {
         one
         for one in await granted(blank, "holdfast") - expected()
-        if (one.object_type, one.object, one.role) not in before or one.role == "public"
+        if (one.object_type, one.object, one.role) not in had or one.role == "public"
     }
     assert not opened, "a migration lets somebody do more than before, and more than the table says"
     await blank.execute(grants("holdfast"))
@@ -239,7 +239,7 @@ async def test_the_doctor_names_triggers_that_were_disabled(installed: Conn) -> 
 
 
 @pytest.mark.catches("migration-needs-a-superuser")
-@pytest.mark.parametrize("before", [None, RELEASE_BEFORE])
+@pytest.mark.parametrize("before", [None, *RELEASES])
 async def test_an_owner_who_is_no_superuser_migrates_up_and_down(
     blank: Conn, tmp_path: Path, before: str | None
 ) -> None:
@@ -250,14 +250,9 @@ async def test_an_owner_who_is_no_superuser_migrates_up_and_down(
     )
     database = sql.Identifier(blank.info.dbname)
     await blank.execute(sql.SQL("grant create on database {} to an_owner").format(database))
-    url = make_conninfo(f"{direct()}/{blank.info.dbname}", user="an_owner")
+    url = f"{direct()}/{blank.info.dbname}".replace("postgres@", "an_owner@")
     if before is not None:
-        source = package_of(before, tmp_path)
-        script = INSTALL.replace("        await conn.execute(grants('holdfast'))\n", "")
-        environment = os.environ | {"PYTHONPATH": str(source)}
-        await asyncio.to_thread(
-            subprocess.run, [sys.executable, "-c", script, url], env=environment, check=True
-        )
+        await asyncio.to_thread(run_release, before, tmp_path, url)
     async with await connect(url) as owner:
         await migrate_up(owner, "holdfast")
         store = Store(Settings(database_url=url))

@@ -172,8 +172,8 @@ async def test_slots_are_found_by_their_key_and_updated_in_place(world: World, l
     ]
 
 
-@pytest.mark.catches("claim-sorts-all-that-waits", "shunt-sorts-all-that-waits")
-@pytest.mark.parametrize("statement", ["claim", "shunt"])
+@pytest.mark.catches("claim-sorts-all-that-waits", "block-heads-sorts-all-that-waits")
+@pytest.mark.parametrize("statement", ["claim", "block_heads"])
 async def test_a_burst_on_a_queue_that_was_counted_as_empty_is_not_sorted(
     world: World, statement: str
 ) -> None:

@@ -11,7 +11,7 @@ function chosen(): Theme {
 }
 
 /** Put what was chosen on the page; before anything is drawn, so that nothing flashes. */
-export function wear(theme: Theme = chosen()): void {
+export function applyTheme(theme: Theme = chosen()): void {
   if (theme === "system") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
 }
@@ -23,7 +23,7 @@ export function useTheme(): [Theme, () => void] {
     () => {
       const next = ORDER[(ORDER.indexOf(theme) + 1) % ORDER.length] ?? "system";
       localStorage.setItem(KEY, next);
-      wear(next);
+      applyTheme(next);
       setTheme(next);
     },
   ];

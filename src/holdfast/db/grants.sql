@@ -28,7 +28,7 @@ grant execute on function holdfast.enqueue, holdfast.enqueue_many, holdfast.enqu
     to holdfast_enqueuer, holdfast_worker, holdfast_api, holdfast_operator;
 
 -- Whoever runs tasks: workers, and the API for workers over HTTP.
-grant execute on function holdfast.release_followups, holdfast.claim, holdfast.shunt, holdfast.lease_at_once, holdfast.claim_waiting,
+grant execute on function holdfast.release_followups, holdfast.claim, holdfast.block_heads, holdfast.lease_at_once, holdfast.claim_waiting,
     holdfast.has_turn, holdfast.free_slots, holdfast.turn_over, holdfast.offer, holdfast.hint, holdfast.require_moved
     to holdfast_worker, holdfast_api;
 grant insert, update, delete on holdfast.tasks, holdfast.ready, holdfast.waiting, holdfast.running, holdfast.cancel_requests,

@@ -12,7 +12,7 @@ from holdfast.core.task import PRIORITIES, TIMEOUT_SECONDS, Claim
 from holdfast.db.connect import Conn
 from holdfast.db.statements import load
 
-SHUNT_LIMIT = 1_000
+BLOCK_LIMIT = 1_000
 BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 END = datetime(9999, 12, 31, tzinfo=UTC)
 _IN_TIME = attrgetter("run_at", "id")
@@ -110,10 +110,10 @@ class Claims:
             self._listen(TasksParked(parked))
         return Claimed(claims, parked, bool(head[21]), seen, frozenset(json.loads(head[5] or "[]")))
 
-    async def block_heads(self, conn: Conn, ranges: Sequence[Range], limit: int = SHUNT_LIMIT) -> int:
+    async def block_heads(self, conn: Conn, ranges: Sequence[Range], limit: int = BLOCK_LIMIT) -> int:
         """Move tasks that limits or pauses hold back out of the way of claims, many at a time."""
         values = _arrays(ranges) | {"limit": limit}
-        cursor = await conn.execute(self._sql["shunt"], values)
+        cursor = await conn.execute(self._sql["block_heads"], values)
         row = await cursor.fetchone()
         assert row is not None, "a count always answers"
         moved: int = row[0]

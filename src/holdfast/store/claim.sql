@@ -153,10 +153,10 @@ select * from holdfast.claim(
 );
 
 
--- name: install_shunt
+-- name: install_block_heads
 -- Moves tasks that stand behind a bucket out of the head of ready, many at a time, once a claim has
 -- met one: a million of them must not cost a million claims.
-create or replace function holdfast.shunt(queues text[], priorities smallint[], froms timestamptz[], room integer) returns integer
+create or replace function holdfast.block_heads(queues text[], priorities smallint[], froms timestamptz[], room integer) returns integer
 language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -208,9 +208,9 @@ end
 $$;
 
 
--- name: shunt
+-- name: block_heads
 -- Apart from `claim`, so that moving many tasks does not make a claim take long.
-select holdfast.shunt(%(queues)s::text[], %(priorities)s::smallint[], %(froms)s::timestamptz[], %(limit)s::integer);
+select holdfast.block_heads(%(queues)s::text[], %(priorities)s::smallint[], %(froms)s::timestamptz[], %(limit)s::integer);
 
 
 -- name: take_sweep

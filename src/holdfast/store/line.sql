@@ -101,7 +101,7 @@ select holdfast.offer(array(
 ));
 
 
--- name: stir
+-- name: relist
 -- Gives a turn to buckets that have none, page by page: whoever should have given it may have died. Or the first
 -- task is in a queue that nobody serves, and holds up those in others.
 with recursive live as materialized (

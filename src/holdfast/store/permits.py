@@ -11,7 +11,7 @@ from holdfast.core.task import TIMEOUT_SECONDS, Claim
 from holdfast.db.connect import Conn
 from holdfast.db.statements import load_all
 
-STIR_LIMIT = 2_000
+RELIST_LIMIT = 2_000
 # As the generated column buckets.rate_ahead counts on.
 START_SECONDS = 0.05
 FILES = ("store/claim_waiting.sql", "store/line.sql", "store/permits.sql")
@@ -119,9 +119,9 @@ class Permits:
         rows = await (await conn.execute(self._sql["set_slots"], values)).fetchall()
         await self.offer(conn, [name for (name,) in rows])
 
-    async def stir(self, conn: Conn, after: str = "", limit: int = STIR_LIMIT) -> tuple[int, str | None]:
+    async def relist(self, conn: Conn, after: str = "", limit: int = RELIST_LIMIT) -> tuple[int, str | None]:
         """Give a turn to buckets that lack one; how many did, and where to go on, if there is more."""
-        row = await (await conn.execute(self._sql["stir"], {"after": after, "limit": limit})).fetchone()
+        row = await (await conn.execute(self._sql["relist"], {"after": after, "limit": limit})).fetchone()
         assert row is not None, "a count always answers"
         return row[0], row[1]
 

@@ -79,10 +79,10 @@ class Executor:
         self._policies = Policies(handlers, options.max_attempts)
         self._room = asyncio.Event()
         self._background = Background(self._failed)
-        strangers = UnknownKinds(worker, store, self._settles_link, self._background)
+        unknown_kinds = UnknownKinds(worker, store, self._settles_link, self._background)
         add = self._settling.add
         self._starting = Starting(
-            handlers, self._buffer, self._runs, self._slots, strangers, self._policies, add, self._fill
+            handlers, self._buffer, self._runs, self._slots, unknown_kinds, self._policies, add, self._fill
         )
         self._claimed = 0
         self._recycling = Recycling(options)

@@ -24,7 +24,7 @@ class Starting:
         hand: Buffer,
         runs: Runs,
         slots: Slots,
-        strangers: UnknownKinds,
+        unknown_kinds: UnknownKinds,
         verdicts: Policies,
         settle: Callable[[tuple[Claim, Verdict]], None],
         again: Callable[[], None],
@@ -33,7 +33,7 @@ class Starting:
         self._buffer = hand
         self._runs = runs
         self._slots = slots
-        self._unknown_kinds = strangers
+        self._unknown_kinds = unknown_kinds
         self._policies = verdicts
         self._settle = settle
         self._again = again

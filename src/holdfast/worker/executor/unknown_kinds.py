@@ -21,13 +21,13 @@ class UnknownKinds:
         worker: str,
         store: Store,
         link: Link,
-        errands: Background,
+        background: Background,
     ) -> None:
         self._worker = worker
         self._listen = store.listen
         self._gates = UnservedKinds(store.settings, store.listen, by=worker)
         self._link = link
-        self._background = errands
+        self._background = background
         self._gated_at: dict[str, float] = {}
 
     def met(self, kind: str) -> None:

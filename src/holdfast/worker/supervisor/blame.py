@@ -99,7 +99,7 @@ class Reclaimer:
         self._store = store
         self._link = Link(
             options.url,
-            f"holdfast {options.name} burials",
+            f"holdfast {options.name} reclaim",
             store.listen,
             deadline_seconds=options.statement_seconds,
         )

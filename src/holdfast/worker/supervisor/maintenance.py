@@ -48,7 +48,7 @@ SHARE = 20.0
 CUT_OFF_SECONDS = 0.2
 FAILED_SECONDS = 5.0
 EXPIRE_LIMIT = 1_000
-STIR_SECONDS = 5.0
+RELIST_SECONDS = 5.0
 # Where one go did not do it all.
 AGAIN_SECONDS = 0.05
 # What has become due, or has come for the first time for a while, is noticed by then.
@@ -91,7 +91,7 @@ class Maintenance:
         self._slow_link = Link(
             options.url, f"holdfast {options.name} upkeep", listen, deadline_seconds=UPKEEP_SECONDS_MAX
         )
-        self._stirred = ""
+        self._relisted = ""
         self._schedules = Schedules(store.settings, listen)
         self._followups = Followups(store.settings, listen)
         self._drivers = PlanTasks(store.settings, listen)
@@ -108,7 +108,7 @@ class Maintenance:
             ("release", self._release),
             ("look", self._look),
             ("gates", self._tend_gates),
-            ("stir", self._stir),
+            ("relist", self._relist),
             ("expire", self._expire),
         )
         self._due = {chore: 0.0 for chore, _ in self._chores}
@@ -228,7 +228,7 @@ class Maintenance:
             "release": pending.followups,
             "look": self._held or lost,
             "gates": pending.aside,
-            "stir": pending.aside,
+            "relist": pending.aside,
             "expire": pending.over,
         }
         self._called_for = frozenset(chore for chore, cause in causes.items() if cause)
@@ -273,10 +273,10 @@ class Maintenance:
         await self._gates.tend(conn, self._options.unroutable_seconds)
         return self._again("gates", GATES_SECONDS)
 
-    async def _stir(self, conn: Conn) -> float:
-        _, after = await self._store.permits.stir(conn, self._stirred)
-        self._stirred = after or ""
-        return AGAIN_SECONDS if after else self._again("stir", STIR_SECONDS)
+    async def _relist(self, conn: Conn) -> float:
+        _, after = await self._store.permits.relist(conn, self._relisted)
+        self._relisted = after or ""
+        return AGAIN_SECONDS if after else self._again("relist", RELIST_SECONDS)
 
     async def _expire(self, conn: Conn) -> float:
         expired = await self._operator.expire(conn, EXPIRE_LIMIT)
