@@ -13,6 +13,7 @@ from holdfast.core.limit import Limit, Scope
 from holdfast.core.task import NewTask
 from holdfast.db.bridges import numbered
 from holdfast.db.connect import Conn
+from holdfast.db.migrate import migrate_up
 from holdfast.db.statements import load
 from holdfast.store.claim import AtOnce, all_ranges
 from holdfast.store.limits import Limits
@@ -43,6 +44,16 @@ async def test_every_statement_can_be_prepared(world: World, direct_url: str, fi
     await conn.execute(
         f"prepare checked({', '.join(types)}) as {text}" if types else f"prepare checked as {text}"
     )
+
+
+async def test_every_statement_can_be_prepared_in_a_schema_of_another_name(blank: Conn) -> None:
+    await migrate_up(blank, "jobs_of_ours")
+    for file, name in STATEMENTS:
+        text, names = numbered(load(file, "jobs_of_ours")[name])
+        if not text.startswith("lock table "):
+            types = f"({', '.join(['unknown'] * len(names))})" if names else ""
+            await blank.execute(f"prepare elsewhere{types} as {text}")
+            await blank.execute("deallocate elsewhere")
 
 
 def test_only_the_store_writes_tasks() -> None:

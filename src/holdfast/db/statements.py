@@ -15,7 +15,7 @@ SHARED = "store/shared.sql"
 _PART = re.compile(r"^-- (name|shared): (\w+)\n", re.MULTILINE)
 # After a comma that is followed by whole literals only, and so does not stand in one.
 _BLANK = re.compile(r", (?=[^']*(?:'[^']*'[^']*)*$)")
-_SCHEMA = re.compile(r"\bholdfast(?=\.)|(?<=\bschema )holdfast\b")
+_SCHEMA = re.compile(r"\bholdfast(?=\.)|(?<=\bschema )holdfast\b|(?<=')holdfast(?='::regnamespace)")
 
 
 @cache
@@ -68,6 +68,6 @@ def _as_sent(name: str, body: str) -> str:
 
 
 def in_schema(text: str, schema: str) -> LiteralString:
-    """The text with every `holdfast.x` and `schema holdfast` put into the given schema."""
+    """The text with every mention of the schema `holdfast` put into the given one."""
     # Our own files and a schema name checked by Settings: nothing here comes from outside.
     return _SCHEMA.sub(schema, text)  # type: ignore[return-value, unused-ignore]
