@@ -105,7 +105,7 @@ def burdens() -> dict[str, Burden]:
         ),
         "1 M behind a paused kind": Burden(
             1_000_000,
-            "insert into holdfast.waiting (position, id, priority, bucket, queue, kind)"
+            "insert into holdfast.blocked (position, id, priority, bucket, queue, kind)"
             " select extract(epoch from run_at)::bigint, id, 2, 'paused@default', 'default', 'paused'"
             " from made",
             kind="paused",

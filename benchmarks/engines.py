@@ -221,7 +221,7 @@ class Ours:
                 "limit": limit,
                 "at_once": limit,
                 "known": [f"kind.{i}" for i in range(KINDS)],
-                "epoch": 0,
+                "generation": 0,
                 "turns": False,
                 "timeout": 600.0,
                 "worker": self._worker,

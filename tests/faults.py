@@ -139,7 +139,7 @@ FAULTS = (
         ),
         "terminal-error-retried": Fault("decide._failed", "if not rule.retried or", "if"),
         "neighbours-accused": Fault(
-            "decide._lost", "crashes = claim.crashes + int(lost.alone)", "crashes = claim.crashes + 1"
+            "decide._lost", "crashes = claim.crashes + int(lost.sole)", "crashes = claim.crashes + 1"
         ),
         "rate-limit-spends": Fault("core.decide", "RATE_LIMITS_FREE = 20", "RATE_LIMITS_FREE = 0"),
         "backoff-without-a-floor": Fault(
@@ -210,8 +210,8 @@ FAULTS = (
         ),
         "death-alone-never-counts": Fault(
             "workers._outcome_of_lost",
-            "return WorkerLost(alone=alone, how",
-            "return WorkerLost(alone=False, how",
+            "return WorkerLost(sole=sole, how",
+            "return WorkerLost(sole=False, how",
         ),
         "tree-killer-never-suspected": Fault(
             "workers._outcome_of_lost", "suspect=lost_before)", "suspect=False)"
@@ -283,7 +283,7 @@ FAULTS = (
             "Runs.stop", "            run.solo.kill()\n", "            pass\n"
         ),
         "invalid-ones-pile-up": Fault("Starting.fill", "        if self._filling:\n", "        if False:\n"),
-        "nobody-runs-alone": Fault("Runs.start", "        if claim.alone:\n", "        if False:\n"),
+        "nobody-runs-alone": Fault("Runs.start", "        if claim.isolate:\n", "        if False:\n"),
         "flight-not-recorded": Fault(
             "Runs.start", "        self._flight.start(claim.id, claim.fence, run.deadline_at)\n", ""
         ),

@@ -30,7 +30,7 @@ CLOCKS = {
     ),
     "rates-of-before-the-step": Fault("bring_back", "and o.spent_until > m.most", "and false"),
     "ramps-of-before-the-step": Fault(
-        "bring_back", "set resumed_at = least(b.resumed_at, c.now), parked_at", "set parked_at"
+        "bring_back", "set resumed_at = least(b.resumed_at, c.now), unserved_at", "set unserved_at"
     ),
     "walks-of-before-the-step": Fault(
         "bring_back", "where o.due_at > c.now for update", "where false for update"

@@ -18,13 +18,13 @@ ENDINGS = {
     ),
     "ended-for-ever": Fault(
         "Blame.outcome_of",
-        "return WorkerLost(alone=alone, how=self.how, suspect=lost_before, ended=True)",
-        "return WorkerLost(alone=False, how=self.how, suspect=lost_before, ended=True)",
+        "return WorkerLost(sole=sole, how=self.how, suspect=lost_before, ended=True)",
+        "return WorkerLost(sole=False, how=self.how, suspect=lost_before, ended=True)",
     ),
     "ended-accuses-who-runs": Fault(
         "Blame.outcome_of",
-        "return WorkerLost(alone=len(self.flights) == 1, how=self.how)",
-        "return WorkerLost(alone=sum(not f.ended for f in self.flights.values()) == 1, how=self.how)",
+        "return WorkerLost(sole=len(self.flights) == 1, how=self.how)",
+        "return WorkerLost(sole=sum(not f.ended for f in self.flights.values()) == 1, how=self.how)",
     ),
     "suspects-are-settled-together": Fault(
         "Runs._run_suspect", "            async with self._ending:\n", "            if self._ending:\n"
@@ -36,10 +36,10 @@ ENDINGS = {
         "Claiming.claim", "self._claim_max = max(1, most // 2)", "self._claim_max = most", 1
     ),
     "ended-suspect-pays-for-another": Fault(
-        "Blame.outcome_of", "alone = claim.alone and not self._ran_here", "alone = claim.alone"
+        "Blame.outcome_of", "sole = claim.isolate and not self._ran_here", "sole = claim.isolate"
     ),
     "own-process-pays-at-once": Fault(
-        "Blame.outcome_of", "alone = lost_before and len(self.flights) == 1", "alone = len(self.flights) == 1"
+        "Blame.outcome_of", "sole = lost_before and len(self.flights) == 1", "sole = len(self.flights) == 1"
     ),
     "apart-not-in-flight": Fault(
         "Runs._apart", '        self._flight.start(*run.key, float("inf"), RunMode.OWN_PROCESS)\n', ""

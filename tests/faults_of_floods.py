@@ -21,7 +21,7 @@ FLOODS = {
         "bucket is not null and left(bucket",
     ),
     "cancelled-first-leaves-the-rest": Fault(
-        "offer_beside",
+        "enlist_beside",
         "where t.id = any (%(ids)s::uuid[]) and t.bucket is not null",
         "where false and t.id = any (%(ids)s::uuid[])",
     ),

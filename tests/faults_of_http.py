@@ -104,11 +104,11 @@ HTTP = {
     "lost-claims-stay": Fault(
         "HttpWorkers.claim", "        await self._release_but(conn, worker, holding)\n", ""
     ),
-    "outside-slots-leak": Fault(
-        "HttpWorkers.report", "        await self._rows.keep_slots(conn, worker, [claim])\n", ""
+    "outside-permits-leak": Fault(
+        "HttpWorkers.report", "        await self._rows.keep_permits(conn, worker, [claim])\n", ""
     ),
-    "outside-slots-lost": Fault(
-        "HttpWorkerRows.keep_slots", "conn, worker, EPOCH, _limits_of(held))", "conn, worker, EPOCH, {})"
+    "outside-permits-lost": Fault(
+        "HttpWorkerRows.keep_permits", "conn, worker, EPOCH, _limits_of(held))", "conn, worker, EPOCH, {})"
     ),
     "reported-codes-forgotten": Fault(
         "worker_protocol._outcome",

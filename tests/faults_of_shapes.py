@@ -80,7 +80,7 @@ SHAPES = {
         "then s.next_at else excluded.next_at end",
         "then excluded.next_at else excluded.next_at end",
     ),
-    "follow-up-starts-early": Fault("install_turn_over", "where left(w.bucket, 6) <> 'after:'\n", ""),
+    "follow-up-starts-early": Fault("install_enlist_heads", "where left(w.bucket, 6) <> 'after:'\n", ""),
     "paused-counts-as-ended": Fault(
         "install_release_followups",
         "where t.id = b.id and (t.mark is null or t.mark = 'paused'))",
@@ -116,8 +116,8 @@ SHAPES = {
     "appetite-for-others": Fault(
         "Gathering.appetite", "if not self._claims or not self._hungry:", "if not self._claims:"
     ),
-    "gathered-slots-kept": Fault(
-        "Buffer._let_go_of_gathered", "            self._slots.returned(claim)\n", "            pass\n"
+    "gathered-permits-kept": Fault(
+        "Buffer._let_go_of_gathered", "            self._permits.returned(claim)\n", "            pass\n"
     ),
     "gathered-starve": Fault("Buffer.next", "if not self._singles_next and (call", "if False and (call"),
     "asking-waits-for-finishing": Fault(

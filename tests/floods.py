@@ -26,7 +26,7 @@ from tests.tree import Tree
 
 DATABASE = "floods"
 GROUP = 1_000
-LEFT_OVER = ("ready", "waiting", "running", "tasks", "turns", "slots", "workers")
+LEFT_OVER = ("ready", "blocked", "running", "tasks", "line", "permits", "workers")
 P99_SECONDS_MAX = 1.0
 EVERY_SECONDS = 0.2
 # So long before and after the flood is watched, too.

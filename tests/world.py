@@ -32,7 +32,7 @@ ACCESS = ("api_sessions", "api_tokens", "api_answers")
 INVARIANTS = """
 with places as (
     select id, 'ready' as place from holdfast.ready
-    union all select id, 'waiting' from holdfast.waiting
+    union all select id, 'blocked' from holdfast.blocked
     union all select id, 'running' from holdfast.running
 )
 select 'in two places: ' || id::text || ' ' || string_agg(place, '+')
@@ -56,33 +56,33 @@ select 'ready row that its facts do not know: ' || r.id::text
 from holdfast.ready r join holdfast.tasks t on t.id = r.id
 where (r.queue, r.priority, r.run_at, r.kind) is distinct from (t.queue, t.priority, t.run_at, t.kind)
 union all
-select 'limit ' || b.name || ' of ' || b.capacity || ' has leased ' || sum(s.slots)
-from holdfast.buckets b join holdfast.slots s on s.bucket = b.name
-group by b.name having sum(s.slots) > b.capacity
+select 'limit ' || b.name || ' of ' || b.capacity || ' has leased ' || sum(s.permits)
+from holdfast.buckets b join holdfast.permits s on s.bucket = b.name
+group by b.name having sum(s.permits) > b.capacity
 union all
 select 'a lane with two: ' || s.bucket
-from holdfast.slots s where s.bucket like 'lane%' group by s.bucket having sum(s.slots) > 1
+from holdfast.permits s where s.bucket like 'lane%' group by s.bucket having sum(s.permits) > 1
 union all
 select 'a bucket with work, room and no turn: ' || w.bucket
-from (select distinct bucket from holdfast.waiting) w
+from (select distinct bucket from holdfast.blocked) w
 left join holdfast.buckets b on b.name = w.bucket
 left join holdfast.buckets d on d.name = left(w.bucket, strpos(w.bucket, '=')) || '*'
-where not exists (select from holdfast.turns t where t.bucket = w.bucket)
+where not exists (select from holdfast.line t where t.bucket = w.bucket)
     and w.bucket not like 'after:%'
     -- The claim that meets one of the bucket in ready gives it its turn.
     and not exists (select from holdfast.ready r where r.bucket = w.bucket and r.run_at <= now())
-    and (select coalesce(sum(s.slots), 0) from holdfast.slots s where s.bucket = w.bucket)
+    and (select coalesce(sum(s.permits), 0) from holdfast.permits s where s.bucket = w.bucket)
         < coalesce(b.capacity, d.capacity, case when w.bucket like 'lane%' then 1 else 1000000 end)
     and (w.bucket not like 'lane%' or (
         select t.id from holdfast.tasks t
         where t.bucket = w.bucket
             and (t.mark is null or t.bucket like 'lane!:%' and t.mark in ('failed', 'paused'))
         order by t.position limit 1
-    ) in (select o.id from holdfast.waiting o))
+    ) in (select o.id from holdfast.blocked o))
 union all
 select 'a follow-up that nobody will release: ' || t.id::text
 from holdfast.tasks t
-left join holdfast.waiting w on w.id = t.id
+left join holdfast.blocked w on w.id = t.id
 where 'after:' || t.id in (t.bucket, w.bucket)
     and not exists (select from holdfast.followups f where f.task_id = t.id and f.released_at is null)
 union all
@@ -193,7 +193,7 @@ class World:
         settled = await self.store.settler.settle(conn or self.conn, group)
         for claim, _ in settled.accepted:
             if claim.limits:
-                await self.store.permits.free_slots(
+                await self.store.permits.free_permits(
                     conn or self.conn, claim.worker, 0, dict.fromkeys(claim.limits, 1)
                 )
         return settled

@@ -38,8 +38,8 @@ from holdfast.worker.policies import Policies
 
 # Every table that a task leaves a trace in; the audit is only added to, in tests too.
 TABLES = (
-    "tasks", "ready", "waiting", "running", "cancel_requests", "wakes", "followups", "buckets", "turns",
-    "slots", "rates", "queues", "schedules", "sweeps", "workers", "maintenance", "task_keys",
+    "tasks", "ready", "blocked", "running", "cancel_requests", "wakes", "followups", "buckets", "line",
+    "permits", "rates", "queues", "schedules", "sweeps", "workers", "maintenance", "task_keys",
     "settled_deltas", "settled_minutes", "settled_totals", "samples",
     "task_history", "task_attempts", "task_edits", "failure_groups",
     "failure_deltas", "failure_hours", "failure_releases", "releases", "queue_minutes", "kinds",

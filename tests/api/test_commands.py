@@ -129,9 +129,9 @@ async def test_the_doctor_repairs_only_when_it_is_told_to_and_why(world: World) 
     await world.conn.execute("delete from holdfast.ready")
     found = {one["name"]: one for one in await document("doctor", code=1)}
     assert found["rows of tasks"]["health"] == "bad"
-    assert f"1 live with no row in ready, waiting or running: {task}" in found["rows of tasks"]["found"]
+    assert f"1 live with no row in ready, blocked or running: {task}" in found["rows of tasks"]["found"]
     assert await world.rows("ready") == 0, "it only reads"
-    assert "its row in ready, waiting or running is missing" in await run("task", "why", task)
+    assert "its row in ready, blocked or running is missing" in await run("task", "why", task)
     with pytest.raises(TaskStranded, match="run `holdfast doctor --repair --reason …`"):
         await run("task", "cancel", task, "--reason", "no")
     assert "give a reason" in await run("doctor", "--repair", code=2)

@@ -51,7 +51,7 @@ async def test_a_key_or_a_lane_is_given_at_enqueue(app: Holdfast) -> None:
 
 
 @pytest.mark.requirement("T4")
-@pytest.mark.catches("slots-not-counted", "limit-change-unheard")
+@pytest.mark.catches("permits-not-counted", "limit-change-unheard")
 async def test_limits_are_set_shown_and_cleared_on_the_command_line(world: World) -> None:
     said = await run("limit", "set", "kind", "mail.send", "--running", "1", "--rate", "100/m")
     assert said == "kind:mail.send is limited: 1 at once, 100 starts in 60 s, 10 more at once\n"

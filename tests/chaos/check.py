@@ -52,7 +52,7 @@ def check(  # noqa: PLR0915 (one promise after another)
         ).fetchall()
         places = conn.execute(
             "select (select count(*) from holdfast.ready), (select count(*) from holdfast.running),"
-            " (select count(*) from holdfast.waiting)"
+            " (select count(*) from holdfast.blocked)"
         ).fetchone()
     starts: dict[str, list[int]] = defaultdict(list)
     ends: set[tuple[str, int]] = set()

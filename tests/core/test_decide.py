@@ -33,7 +33,7 @@ def held(**changes: object) -> Claim:
         id="0190", fence=5, kind="video.render", queue="video", priority=2, payload="{}", version=1,
         run_at=NOW, enqueued_at=NOW, expires_at=None, subject=None, trace_id=None, key=None, bucket=None,
         max_attempts=None, timeout_seconds=None, attempts=0, failures=0, crashes=0, polls=0, rate_limits=0,
-        alone=False, polled=None, claimed_at=NOW, worker="w",
+        isolate=False, polled=None, claimed_at=NOW, worker="w",
     )  # fmt: skip
     return claim._replace(**changes)  # type: ignore[arg-type]
 
@@ -106,14 +106,14 @@ def test_being_told_to_wait_spends_nothing_for_a_while() -> None:
 
 @pytest.mark.catches("neighbours-accused")
 def test_a_death_among_others_accuses_nobody() -> None:
-    verdict = decide(held(crashes=CRASHES_MAX - 1), WorkerLost(alone=False), POLICY)
+    verdict = decide(held(crashes=CRASHES_MAX - 1), WorkerLost(sole=False), POLICY)
     assert (verdict.move, verdict.spent, verdict.after_seconds) == (Move.RECLAIM, Counters(), 0.0)
 
 
 def test_the_third_death_alone_is_poison() -> None:
-    second = decide(held(crashes=1), WorkerLost(alone=True), POLICY)
+    second = decide(held(crashes=1), WorkerLost(sole=True), POLICY)
     assert (second.move, second.spent.crashes) == (Move.RECLAIM, 1)
-    third = decide(held(crashes=2, max_attempts=100), WorkerLost(alone=True), POLICY)
+    third = decide(held(crashes=2, max_attempts=100), WorkerLost(sole=True), POLICY)
     assert (third.move, third.dead_reason) == (Move.FAIL, DeadReason.NON_RETRYABLE)
     assert third.failure is not None
     assert third.failure.failure_class is FailureClass.POISON

@@ -57,7 +57,7 @@ STATEMENTS: dict[tuple[str, str], dict[str, Any]] = {
     },
     ("ops/audit.sql", "count_entries"): {**_ENTRIES, "before_chunk": None, "before_place": None},
 }
-LARGE = ("tasks", "task_history", "audit_log", "ready", "waiting")
+LARGE = ("tasks", "task_history", "audit_log", "ready", "blocked")
 
 
 @pytest.fixture

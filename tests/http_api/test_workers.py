@@ -132,7 +132,7 @@ async def test_what_an_answer_lost_on_its_way_goes_back_with_the_next_claim(api:
 
 
 @pytest.mark.requirement("T4")
-@pytest.mark.catches("outside-slots-leak", "outside-slots-lost")
+@pytest.mark.catches("outside-permits-leak", "outside-permits-lost")
 async def test_t4_limits_count_outside_workers_and_what_they_end_frees_at_once(api: Api) -> None:
     world = api.shift.world
     await Limits(api.shift.settings, by="test").set(world.conn, Scope.KIND, "render", Limit(running=2))
@@ -142,16 +142,16 @@ async def test_t4_limits_count_outside_workers_and_what_they_end_frees_at_once(a
     most = ended = 0
     while ended < 6:
         held = [(worker, task) for worker in workers for task in await claimed(api, worker)]
-        assert held, "nobody holds a slot, and nobody gets one"
+        assert held, "nobody holds a permit, and nobody gets one"
         most = max(most, len(held))
         for worker, task in held:
             await reported(api, worker, task, "complete")
             ended += 1
     assert most == 2
-    assert await world.rows("slots") == 0
+    assert await world.rows("permits") == 0
 
 
-@pytest.mark.catches("outside-slots-lost")
+@pytest.mark.catches("outside-permits-lost")
 async def test_a_slot_is_kept_for_what_is_still_held(api: Api) -> None:
     world = api.shift.world
     await Limits(api.shift.settings, by="test").set(world.conn, Scope.KIND, "render", Limit(running=2))

@@ -19,7 +19,7 @@ from tests.cluster import pgbouncer, postgres
 from tests.locks.scene import Scene, Seen
 from tests.tree import Tree
 
-MAIN = ("tasks", "ready", "waiting", "running", "buckets", "slots", "task_attempts")
+MAIN = ("tasks", "ready", "blocked", "running", "buckets", "permits", "task_attempts")
 EXECUTORS = 4
 BEFORE_SECONDS = 15.0
 OTHERS = (

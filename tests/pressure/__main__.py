@@ -112,7 +112,7 @@ async def _waits(conn: Conn) -> bool:
     row = await (
         await conn.execute(
             "select exists (select from holdfast.ready where run_at <= now())"
-            " or exists (select from holdfast.waiting)"
+            " or exists (select from holdfast.blocked)"
         )
     ).fetchone()
     return row == (True,)

@@ -118,7 +118,7 @@ async def unknown(scene: Scene) -> None:
     await UnservedKinds(world.store.settings).gate(world.conn, kind)
     scene.task = await scene.enqueue(kind)
     await _step_aside(scene)
-    await world.conn.execute("update holdfast.buckets set parked_at = now() - interval '1 hour'")
+    await world.conn.execute("update holdfast.buckets set unserved_at = now() - interval '1 hour'")
 
 
 async def following(scene: Scene) -> None:
@@ -172,7 +172,7 @@ async def claim(scene: Scene, conn: Conn) -> None:
     scene.claim = next(iter(found.claims), None)
 
 
-async def claim_waiting(scene: Scene, conn: Conn) -> None:
+async def claim_blocked(scene: Scene, conn: Conn) -> None:
     request = BlockedRequest(whole_line([scene.queue], [KIND]), [scene.queue])
     found = await scene.world.store.permits.claim_blocked(conn, scene.worker, 10, request)
     scene.claim = next(iter(found.claims), None)
@@ -291,8 +291,8 @@ ACTS: dict[str, dict[str, tuple[Prepare, Perform]]] = {
         "replace": (keyed, replace),
         "release": (following, release),
     },
-    "waiting": {
-        "claim": (behind, claim_waiting),
+    "blocked": {
+        "claim": (behind, claim_blocked),
         "cancel": (behind, cancel),
         "pause": (behind, pause),
         "expire": (overdue_behind, expire),

@@ -124,9 +124,9 @@ class StoreMachine(RuleBasedStateMachine):
             self.states[claim.id] = State.RUNNING
             self.good[claim.id] = claim
             if claim.limits:
-                slots = self.claimers[claim.worker].slots
-                slots.add(claim)
-                assert slots.next() == claim, "it came with its slot"
+                permits = self.claimers[claim.worker].permits
+                permits.add(claim)
+                assert permits.next() == claim, "it came with its permit"
         self.fence = max([self.fence, *(claim.fence for claim in claims)])
 
     @rule(pick=st.integers(0, 9_999), limit=st.integers(1, 4))
@@ -157,9 +157,9 @@ class StoreMachine(RuleBasedStateMachine):
     def claim_and_lose_the_answer(self, pick: int, limit: int) -> None:
         worker = chosen(self.claimers, pick)
         claimer = self.claimers[worker]
-        before = copy.deepcopy(claimer.slots)
+        before = copy.deepcopy(claimer.permits)
         claims = self.do(claimer.claim(self.world.conn, limit))
-        claimer.slots = before
+        claimer.permits = before
         for claim in claims:
             assert self.states[claim.id] is State.QUEUED
             self.states[claim.id] = State.RUNNING
@@ -172,7 +172,9 @@ class StoreMachine(RuleBasedStateMachine):
         held = [claim for claim in self.good.values() if claim.worker == worker]
         back = self.do(self.world.store.workers.reconcile(self.world.conn, worker, held))
         self.do(
-            self.world.store.permits.set_slots(self.world.conn, worker, 0, self.claimers[worker].slots.held())
+            self.world.store.permits.set_permits(
+                self.world.conn, worker, 0, self.claimers[worker].permits.held()
+            )
         )
         expected = {task_id for task_id, owner in self.unknown.items() if owner == worker}
         assert {claim.id for claim, _ in back.accepted} == expected
@@ -200,7 +202,7 @@ class StoreMachine(RuleBasedStateMachine):
     def end(self, claim: Claim, move: Move) -> None:
         del self.good[claim.id]
         if claim.limits:
-            self.claimers[claim.worker].slots.ended(claim, 0.0)
+            self.claimers[claim.worker].permits.ended(claim, 0.0)
         self.stale.append(claim)
         reached = after(State.RUNNING, move)
         if move is Move.RETRY and claim.failures + 1 >= self.world.policy.max_attempts:
@@ -268,7 +270,7 @@ class StoreMachine(RuleBasedStateMachine):
         if not live:
             return
         task_id = chosen(live, pick)
-        for table in ("ready", "waiting", "running"):
+        for table in ("ready", "blocked", "running"):
             self.do(self.world.conn.execute(f"delete from holdfast.{table} where id = '{task_id}'"))
         repaired = self.do(Repair(self.world.store.settings, by="ada").run(self.world.conn, "deleted"))
         assert repaired == [task_id]
@@ -279,7 +281,7 @@ class StoreMachine(RuleBasedStateMachine):
         if claim is not None:
             self.stale.append(claim)
             if claim.limits:
-                self.claimers[claim.worker].slots.ended(claim, 0.0)
+                self.claimers[claim.worker].permits.ended(claim, 0.0)
 
     @rule(seconds=st.floats(0.1, 2.0))
     def wait(self, seconds: float) -> None:
@@ -299,5 +301,5 @@ class StoreMachine(RuleBasedStateMachine):
             self.do(self.world.check())
 
     def say_slots(self, worker: str) -> None:
-        held = self.claimers[worker].slots.held()
-        self.do(self.world.store.permits.set_slots(self.world.conn, worker, 0, held))
+        held = self.claimers[worker].permits.held()
+        self.do(self.world.store.permits.set_permits(self.world.conn, worker, 0, held))

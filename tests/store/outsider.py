@@ -28,15 +28,15 @@ class Write(StrEnum):
 _STATEMENTS: dict[tuple[Write, str], LiteralString] = {
     (Write.UPDATE, "tasks"): "update holdfast.tasks set trace_id = trace_id where id = %s",
     (Write.UPDATE, "ready"): "update holdfast.ready set kind = kind where id = %s",
-    (Write.UPDATE, "waiting"): "update holdfast.waiting set kind = kind where id = %s",
+    (Write.UPDATE, "blocked"): "update holdfast.blocked set kind = kind where id = %s",
     (Write.UPDATE, "running"): "update holdfast.running set worker = worker where id = %s",
     (Write.DELETE, "tasks"): "delete from holdfast.tasks where id = %s",
     (Write.DELETE, "ready"): "delete from holdfast.ready where id = %s",
-    (Write.DELETE, "waiting"): "delete from holdfast.waiting where id = %s",
+    (Write.DELETE, "blocked"): "delete from holdfast.blocked where id = %s",
     (Write.DELETE, "running"): "delete from holdfast.running where id = %s",
     (Write.LOCK, "tasks"): "select from holdfast.tasks where id = %s for update",
     (Write.LOCK, "ready"): "select from holdfast.ready where id = %s for update",
-    (Write.LOCK, "waiting"): "select from holdfast.waiting where id = %s for update",
+    (Write.LOCK, "blocked"): "select from holdfast.blocked where id = %s for update",
     (Write.LOCK, "running"): "select from holdfast.running where id = %s for update",
 }
 

@@ -43,7 +43,7 @@ async def test_as_many_start_at_once_as_the_limit_has_room_for(world: World, lim
     assert [claim.id for claim in claimed.claims] == [*ids[:2], *other]
     assert {claim.limits for claim in claimed.claims} == {(KEY,), ("render/episode=8",)}
     assert claimed.parked == 3
-    assert sorted(await world.rows_of("slots", "slots")) == [(1,), (1,), (1,), (2,)]
+    assert sorted(await world.rows_of("permits", "permits")) == [(1,), (1,), (1,), (2,)]
     await world.check()
 
 
@@ -54,7 +54,7 @@ async def test_nobody_overtakes_those_who_wait(world: World, limits: Limits) -> 
     (held,) = (await look(world)).claims
     await world.complete(held)
     await keep(world, 1)
-    assert (await look(world)).claims == [], "one waits there already, and a slot is free for it"
+    assert (await look(world)).claims == [], "one waits there already, and a permit is free for it"
     assert [claim.id for claim in await world.claim()] == first[1:]
 
 

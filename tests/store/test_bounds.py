@@ -177,7 +177,7 @@ async def test_a_task_with_the_longest_names_waits_behind_its_bucket_and_fails(
         subject, trace, key = name(1_000), name(1_000), name(1_000)
         await world.enqueue(kind, queue=queue, bucket=bucket, subject=subject, trace_id=trace, key=key)
     (claim,) = await world.claim(queues=[queue])
-    assert await world.rows("waiting") == 1
+    assert await world.rows("blocked") == 1
     await world.settle((claim, Fail("TASK_PRECONDITION_FAILED", "no")))
     assert await world.state(claim.id) is State.FAILED
 

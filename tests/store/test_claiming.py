@@ -48,7 +48,7 @@ async def test_a_closed_kind_steps_aside_and_comes_back(world: World) -> None:
     other = await world.enqueue("report.build")
     await world.operator.close_kind(world.conn, "mail.send", "bad template")
     assert [claim.id for claim in await world.claim()] == [other]
-    assert await world.rows("waiting") == 3
+    assert await world.rows("blocked") == 3
     await world.operator.open_kind(world.conn, "mail.send")
     assert sorted(claim.id for claim in await world.claim()) == sorted(held)
 

@@ -101,7 +101,7 @@ async def test_a_row_that_several_share_only_gains_secret_fields(world: World) -
     assert await cursor.fetchall() == [(KIND, "letters", ["card", "pin"]), ("render", "outside", ["token"])]
 
 
-@pytest.mark.parametrize("left", ["nothing", "worker", "failed", "ready", "waiting", "running", "history"])
+@pytest.mark.parametrize("left", ["nothing", "worker", "failed", "ready", "blocked", "running", "history"])
 @pytest.mark.catches("kinds-pruned-in-use")
 async def test_a_kind_is_pruned_after_90_days_unless_something_of_it_is_left(world: World, left: str) -> None:
     kinds = of_release(world)
@@ -112,11 +112,11 @@ async def test_a_kind_is_pruned_after_90_days_unless_something_of_it_is_left(wor
             await world.store.workers.register(world.conn, world.worker, "w", 30, kinds=[KIND])
         case "ready":
             await world.enqueue(queue="nobody serves it")
-        case "waiting":
+        case "blocked":
             await world.operator.close_kind(world.conn, KIND, "the provider is down")
             await world.enqueue()
             assert await world.claim() == []
-            assert await world.rows("waiting") == 1
+            assert await world.rows("blocked") == 1
         case "running":
             await world.enqueue()
             await world.claim_one()
@@ -152,7 +152,7 @@ async def test_looking_for_unused_kinds_reads_no_table_of_tasks_whole(world: Wor
     cursor = await conn.execute("explain (costs off) " + statement, {"days": 90})
     plan = "\n".join(row[0] for row in await cursor.fetchall())
     assert "Seq Scan on tasks" not in plan, plan
-    assert "Seq Scan on waiting" not in plan, plan
+    assert "Seq Scan on blocked" not in plan, plan
 
 
 @pytest.mark.parametrize("role", ["holdfast_worker", "holdfast_api"])

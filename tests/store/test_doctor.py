@@ -33,11 +33,11 @@ async def repair(world: World, conn: Conn | None = None) -> list[str]:
     return await Repair(world.store.settings, world.events.append, by="ada").run(conn or world.conn, "mend")
 
 
-async def waiting(world: World) -> str:
+async def blocked(world: World) -> str:
     """A task in waiting, behind another one of its lane."""
     first, second = [await world.enqueue(bucket="lane:1") for _ in range(2)]
     assert [claim.id for claim in await world.claim()] == [first]
-    assert await world.rows_of("waiting", "id::text") == [(second,)]
+    assert await world.rows_of("blocked", "id::text") == [(second,)]
     return second
 
 
@@ -49,11 +49,11 @@ IN_READY: LiteralString = (
 WRONG: dict[Misplaced, list[tuple[str, LiteralString, str]]] = {
     Misplaced.NO_ROW: [
         ("ready", "delete from holdfast.ready where id = %s", "ready"),
-        ("waiting", "delete from holdfast.waiting where id = %s", "ready"),
+        ("blocked", "delete from holdfast.blocked where id = %s", "ready"),
         ("running", "delete from holdfast.running where id = %s", "ready"),
         ("failed", "update holdfast.tasks set mark = null, dead_reason = null where id = %s", "ready"),
     ],
-    Misplaced.SEVERAL: [("running", IN_READY, "running"), ("waiting", IN_READY, "waiting")],
+    Misplaced.SEVERAL: [("running", IN_READY, "running"), ("blocked", IN_READY, "blocked")],
     Misplaced.DIFFERENT: [
         ("ready", "update holdfast.tasks set priority = 0 where id = %s", "ready"),
         ("ready", "update holdfast.tasks set queue = 'other' where id = %s", "ready"),
@@ -61,11 +61,11 @@ WRONG: dict[Misplaced, list[tuple[str, LiteralString, str]]] = {
     ],
     Misplaced.MARKED: [
         (place, "update holdfast.tasks set mark = 'cancelled', marked_at = now() where id = %s", "nowhere")
-        for place in ("ready", "waiting", "running")
+        for place in ("ready", "blocked", "running")
     ],
     Misplaced.NO_TASK: [
         (place, "delete from holdfast.tasks where id = %s", "nowhere")
-        for place in ("ready", "waiting", "running")
+        for place in ("ready", "blocked", "running")
     ],
 }
 CASES = [
@@ -77,8 +77,8 @@ CASES = [
 
 async def stand(world: World, place: str) -> str:
     """A task that stands there."""
-    if place == "waiting":
-        return await waiting(world)
+    if place == "blocked":
+        return await blocked(world)
     task = await world.enqueue()
     if place == "running":
         await world.claim_one()
@@ -105,7 +105,7 @@ async def test_each_way_in_which_a_row_can_be_wrong_is_named_and_put_right(
     assert await repair(world) == [task]
     assert (await finding(world)).health is Health.GOOD
     places = [
-        name for name in ("ready", "waiting", "running")
+        name for name in ("ready", "blocked", "running")
         if await world.rows_of(f"{name} where id = '{task}'", "id")
     ]  # fmt: skip
     assert places == ([] if after == "nowhere" else [after])
@@ -115,7 +115,7 @@ async def test_each_way_in_which_a_row_can_be_wrong_is_named_and_put_right(
     await world.store.permits.relist(world.conn)
 
 
-@pytest.mark.parametrize("place", ["ready", "waiting", "running"])
+@pytest.mark.parametrize("place", ["ready", "blocked", "running"])
 @pytest.mark.parametrize("mark", ["paused", "failed", "cancelled"])
 @pytest.mark.catches("resume-adds-a-second-row", "redrive-adds-a-second-row", "marked-with-a-row-is-well")
 async def test_a_marked_task_with_a_row_goes_back_to_work_only_after_the_repair(
@@ -155,7 +155,7 @@ async def test_a_follow_up_that_was_put_back_still_waits_for_what_it_comes_after
     (made,) = await world.store.enqueue_many(world.conn, [NewTask("last", after=[first])])
     followups = Followups(world.store.settings)
     claims = []
-    for table in ("ready", "waiting"):
+    for table in ("ready", "blocked"):
         await world.conn.execute(f"delete from holdfast.{table} where id = '{made.id}'")
         assert await repair(world) == [made.id]
         claims += await world.claim()

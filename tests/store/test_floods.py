@@ -26,7 +26,7 @@ async def flood(world: World, tasks: int, conn: Conn | None = None, **options: o
 
 async def places(world: World) -> tuple[int, int]:
     """How many stand in ready, and how many behind a bucket."""
-    return await world.rows("ready"), await world.rows("waiting")
+    return await world.rows("ready"), await world.rows("blocked")
 
 
 async def work_off(world: World) -> list[str]:

@@ -86,12 +86,12 @@ async def plain(url: str) -> Conn:
 
 DECIDING = {
     "claim": "holdfast.claim('{}', '{}', '{}', '{}', 1, '{}', gen_random_uuid(), 0, 1, 60, false)",
-    "claim_waiting": "holdfast.claim_waiting('{}', '{}', '{}', '{}', '{}', gen_random_uuid(), 0, 1, 60,"
+    "claim_blocked": "holdfast.claim_blocked('{}', '{}', '{}', '{}', '{}', gen_random_uuid(), 0, 1, 60,"
     " '{}', '{}', '{}', '{}', '{}', '{}')",
     "lease_at_once": "holdfast.lease_at_once(array['render/episode=7'], gen_random_uuid(), 0, 1)",
     "block_heads": "holdfast.block_heads('{}', '{}', '{}', 1)",
-    "free_slots": "holdfast.free_slots(gen_random_uuid(), 0, '{}', '{}')",
-    "offer": "holdfast.offer('{}')",
+    "free_permits": "holdfast.free_permits(gen_random_uuid(), 0, '{}', '{}')",
+    "enlist": "holdfast.enlist('{}')",
     "release_followups": "holdfast.release_followups(1)",
     "seal_audit": "holdfast.seal_audit(1)",
 }
@@ -115,19 +115,19 @@ async def test_what_decides_by_the_commits_of_others_refuses_to_decide_by_an_old
 
 @pytest.mark.catches("decides-by-an-old-snapshot")
 async def test_a_slot_that_was_leased_after_the_snapshot_is_not_leased_again(at_strict_level: str) -> None:
-    lease = "select slots from holdfast.lease_at_once(array['render/episode=7'], gen_random_uuid(), 0, 1)"
+    lease = "select permits from holdfast.lease_at_once(array['render/episode=7'], gen_random_uuid(), 0, 1)"
     async with world_of(at_strict_level) as world, await plain(at_strict_level) as late:
         await world.conn.execute(
             "insert into holdfast.buckets (name, capacity) values ('render/episode=*', 1)"
         )
         await late.execute("begin")
-        assert await (await late.execute("select count(*) from holdfast.slots")).fetchone() == (0,)
+        assert await (await late.execute("select count(*) from holdfast.permits")).fetchone() == (0,)
         assert await (await world.conn.execute(lease)).fetchall() == [(1,)]
         with pytest.raises(psycopg.Error, match="read committed"):
             await late.execute(lease)
         await late.execute("rollback")
-        assert await world.rows_of("slots", "slots") == [(1,)]
-        await world.conn.execute("delete from holdfast.slots")
+        assert await world.rows_of("permits", "permits") == [(1,)]
+        await world.conn.execute("delete from holdfast.permits")
 
 
 class Pressure:
@@ -162,9 +162,9 @@ class Pressure:
 
 # What runs and what is leased, by what limits it.
 RUNNING = """
-select x.name, count(*), coalesce(max(s.slots), 0)
+select x.name, count(*), coalesce(max(s.permits), 0)
 from (select coalesce(t.bucket, 'kind:' || t.kind) as name from holdfast.running r join holdfast.tasks t on t.id = r.id) x
-left join (select bucket, sum(slots) as slots from holdfast.slots group by bucket) s on s.bucket = x.name
+left join (select bucket, sum(permits) as permits from holdfast.permits group by bucket) s on s.bucket = x.name
 group by x.name
 """  # noqa: E501
 

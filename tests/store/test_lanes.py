@@ -40,7 +40,7 @@ async def test_a_lane_whose_guard_somebody_else_has_keeps_its_turn(world: World)
     task = await world.enqueue(bucket="lane:7")
     other = await world.open()
     async with other.transaction():
-        guard = "select from holdfast.guards where number = hashtext('lane:7') & 16383 for update"
+        guard = "select from holdfast.bucket_locks where number = hashtext('lane:7') & 16383 for update"
         await other.execute(guard)
         assert await claim_all(world) == []
     assert [claim.id for claim in await claim_all(world)] == [task]
@@ -82,7 +82,7 @@ async def test_a_head_that_is_taken_out_lets_the_next_one_run(world: World, stan
     assert [claim.id for claim in await claim_all(world)] == [second]
 
 
-@pytest.mark.catches("slot-not-returned")
+@pytest.mark.catches("permit-not-returned")
 async def test_a_lane_goes_on_when_its_worker_is_lost(world: World) -> None:
     ids = [await world.enqueue(bucket="lane:order-7") for _ in range(3)]
     worker = str(uuid4())

@@ -136,7 +136,7 @@ async def test_what_is_lost_among_others_runs_alone_once_it_was_lost_twice(world
         worker = str(uuid4())
         claims = await world.claim(worker=worker)
         assert sorted(claim.id for claim in claims) == sorted(ids)
-        alone.append({claim.alone for claim in claims})
+        alone.append({claim.isolate for claim in claims})
         await world.lapse(worker)
         await world.reclaim(world.conn)
         await world.elapse(1)

@@ -1,4 +1,4 @@
-"""Limits: what runs at once, by kind, queue and key; slots that come back."""
+"""Limits: what runs at once, by kind, queue and key; permits that come back."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from holdfast.core.task import Claim, NewTask
 from holdfast.store.claim import all_ranges
 from holdfast.store.limits import CODE, Limits
 from holdfast.worker.executor.claimer import Claimer
-from holdfast.worker.executor.permits import Slots
+from holdfast.worker.executor.permits import HeldPermits
 from tests.world import World
 
 
@@ -27,7 +27,7 @@ async def claim_all(world: World, limit: int = 100, **options: object) -> list[C
 
 
 @pytest.mark.requirement("T4")
-@pytest.mark.catches("slots-not-counted", "door-left-open")
+@pytest.mark.catches("permits-not-counted", "door-left-open")
 async def test_a_kind_runs_no_more_than_its_limit_whoever_claims(world: World, limits: Limits) -> None:
     await limits.set(world.conn, Scope.KIND, "mail.send", Limit(running=3))
     for _ in range(8):
@@ -62,10 +62,10 @@ async def test_a_queue_and_a_kind_and_a_key_count_together(world: World, limits:
     buckets = Counter(claim.bucket for claim in found if claim.kind == "render")
     assert buckets["render/episode=9"] <= 1
     assert all(held <= 2 for held in buckets.values())
-    assert len(await world.rows_of("slots", "bucket")) >= 3
+    assert len(await world.rows_of("permits", "bucket")) >= 3
 
 
-@pytest.mark.catches("slot-not-returned")
+@pytest.mark.catches("permit-not-returned")
 async def test_slots_of_a_lost_worker_come_back_with_its_lease(world: World, limits: Limits) -> None:
     await limits.set(world.conn, Scope.KIND, "mail.send", Limit(running=2))
     for _ in range(4):
@@ -75,11 +75,11 @@ async def test_slots_of_a_lost_worker_come_back_with_its_lease(world: World, lim
     assert await claim_all(world) == []
     await world.lapse(worker)
     await world.reclaim(world.conn)
-    assert await world.rows("slots") == 0
+    assert await world.rows("permits") == 0
     assert len(await claim_all(world)) == 2
 
 
-@pytest.mark.catches("slots-kept-by-the-departed")
+@pytest.mark.catches("permits-kept-by-the-departed")
 async def test_slots_of_a_worker_that_left_come_back_at_once(world: World, limits: Limits) -> None:
     await limits.set(world.conn, Scope.KIND, "mail.send", Limit(running=1))
     for _ in range(2):
@@ -120,7 +120,7 @@ async def test_a_task_in_a_queue_that_nobody_serves_holds_up_no_other_of_its_key
     task = await world.enqueue("render", queue="video", bucket="render/episode=7")
     await world.register(world.worker, ["video"], ["render"])
     await world.claim(queues=["bulk", "video"], kinds=["other"])
-    assert await world.rows("waiting") == 2
+    assert await world.rows("blocked") == 2
     assert [claim.id for claim in await world.claim(queues=["video"])] == [], (
         "its turn is in the other's name"
     )
@@ -153,60 +153,60 @@ async def test_what_code_declares_does_not_undo_what_a_person_set(world: World, 
     assert shown == {"kind:a": (1, "ada"), "kind:b": (7, "code")}
 
 
-@pytest.mark.catches("prefetch-beyond-slots")
+@pytest.mark.catches("prefetch-beyond-permits")
 async def test_a_slot_passes_to_the_next_task_without_a_question(world: World, limits: Limits) -> None:
     await limits.set(world.conn, Scope.KIND, "mail.send", Limit(running=1))
     for _ in range(30):
         await world.enqueue()
     await world.register(world.worker)
-    slots = Slots()
-    claimer = Claimer(world.store, ["default"], world.worker, kinds=["mail.send"], slots=slots)
+    permits = HeldPermits()
+    claimer = Claimer(world.store, ["default"], world.worker, kinds=["mail.send"], permits=permits)
     answers = 0
     while await world.rows("tasks"):
         claims = await claimer.claim(world.conn, 10)
         answers += bool(claims)
         for claimed in claims:
-            slots.add(claimed)
-        while (claim := slots.next()) is not None:
-            assert slots.next() is None, "one slot, one task"
+            permits.add(claimed)
+        while (claim := permits.next()) is not None:
+            assert permits.next() is None, "one permit, one task"
             await world.store.settler.settle(world.conn, [world.verdict(claim, Complete())])
-            slots.ended(claim, 0.01)
+            permits.ended(claim, 0.01)
         await world.check()
     assert answers < 10, "several ran between two claims"
 
 
-@pytest.mark.catches("slots-hoarded")
+@pytest.mark.catches("permits-hoarded")
 async def test_a_worker_keeps_no_more_slots_than_it_can_use(world: World, limits: Limits) -> None:
     await limits.set(world.conn, Scope.KIND, "mail.send", Limit(running=20))
     for _ in range(100):
         await world.enqueue()
     await world.register(world.worker)
-    slots = Slots(lambda _: 4)
-    claimer = Claimer(world.store, ["default"], world.worker, kinds=["mail.send"], slots=slots)
+    permits = HeldPermits(lambda _: 4)
+    claimer = Claimer(world.store, ["default"], world.worker, kinds=["mail.send"], permits=permits)
     for _ in range(6):
         for claimed in await claimer.claim(world.conn, 10):
-            slots.add(claimed)
-        while (claim := slots.next()) is not None:
+            permits.add(claimed)
+        while (claim := permits.next()) is not None:
             await world.store.settler.settle(world.conn, [world.verdict(claim, Complete())])
-            slots.ended(claim, 1.0)
-    assert slots.held() == {"kind:mail.send": 4}
-    assert await world.rows_of("slots", "slots") == [(4,)]
+            permits.ended(claim, 1.0)
+    assert permits.held() == {"kind:mail.send": 4}
+    assert await world.rows_of("permits", "permits") == [(4,)]
 
 
 async def test_a_second_worker_gets_the_slots_that_the_first_gave_back(world: World, limits: Limits) -> None:
     await limits.set(world.conn, Scope.KIND, "mail.send", Limit(running=1))
     await world.enqueue()
-    slots = Slots()
+    permits = HeldPermits()
     await world.register(world.worker)
-    claimer = Claimer(world.store, ["default"], world.worker, kinds=["mail.send"], slots=slots)
+    claimer = Claimer(world.store, ["default"], world.worker, kinds=["mail.send"], permits=permits)
     claims = await claimer.claim(world.conn, 5) or await claimer.claim(world.conn, 5)
     (claim,) = claims
-    slots.add(claim)
-    assert slots.next() == claim
+    permits.add(claim)
+    assert permits.next() == claim
     await world.store.settler.settle(world.conn, [world.verdict(claim, Released(Release.DRAINED))])
-    slots.ended(claim, 0.01)
+    permits.ended(claim, 0.01)
     assert await claimer.claim(world.conn, 0) == []
-    assert slots.held() == {}
+    assert permits.held() == {}
     assert len(await claim_all(world, worker=str(uuid4()))) == 1
 
 
@@ -216,9 +216,9 @@ async def test_what_an_older_connection_frees_is_not_freed_twice(world: World, l
     for _ in range(2):
         await world.enqueue()
     assert len(await claim_all(world)) == 2
-    await world.store.permits.set_slots(world.conn, world.worker, 1, {"kind:mail.send": 1})
-    await world.store.permits.free_slots(world.conn, world.worker, 0, {"kind:mail.send": 1})
-    assert await world.rows_of("slots", "slots") == [(1,)]
+    await world.store.permits.set_permits(world.conn, world.worker, 1, {"kind:mail.send": 1})
+    await world.store.permits.free_permits(world.conn, world.worker, 0, {"kind:mail.send": 1})
+    assert await world.rows_of("permits", "permits") == [(1,)]
 
 
 @pytest.mark.catches("turn-never-offered-again")
@@ -226,7 +226,7 @@ async def test_a_bucket_without_its_turn_is_found_again(world: World) -> None:
     await world.enqueue("render", bucket="render/episode=7")
     await world.register(world.worker)
     await world.store.claims.claim(world.conn, all_ranges(["default"]), world.worker, 10)
-    await world.conn.execute("delete from holdfast.turns")
+    await world.conn.execute("delete from holdfast.line")
     assert await world.claim() == []
     relisted, after = await world.store.permits.relist(world.conn)
     assert (relisted, after) == (1, None)

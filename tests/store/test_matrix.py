@@ -31,7 +31,7 @@ BY_HOLDER: dict[Move, Outcome] = {
 }
 
 # A queued task may stand in ready, ahead of its time, or behind a bucket.
-STANDINGS = [*State, "scheduled", "waiting"]
+STANDINGS = [*State, "scheduled", "blocked"]
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Case:
 
 async def bring(world: World, standing: str) -> Case:
     """A task in the state, with the claim by which someone once held it."""
-    bucket = "lane:7" if standing == "waiting" else None
+    bucket = "lane:7" if standing == "blocked" else None
     task_id = await world.enqueue(bucket=bucket)
     claim = await world.claim_one()
     match standing:
@@ -61,10 +61,10 @@ async def bring(world: World, standing: str) -> Case:
             await world.settle((claim, Released(Release.DRAINED)))
     if standing == State.PAUSED:
         await world.operator.pause(world.conn, task_id, "looking")
-    if standing == "waiting":
+    if standing == "blocked":
         await world.operator.close_kind(world.conn, "mail.send", "hold")
         assert await world.claim() == []
-        assert await world.rows("waiting") == 1
+        assert await world.rows("blocked") == 1
         await world.operator.open_kind(world.conn, "mail.send")
     world.events.clear()
     return Case(world, task_id, claim)
@@ -112,7 +112,7 @@ async def refused(case: Case, move: Move) -> str | None:
 
 @pytest.mark.catches(
     "cancel-marks-a-running-task", "redrive-takes-paused", "success-stays-alive", "pause-forgets-waiting",
-    "claim-before-its-time", "claim-ignores-a-closed-kind", "slot-not-returned", "no-fence-on-retry",
+    "claim-before-its-time", "claim-ignores-a-closed-kind", "permit-not-returned", "no-fence-on-retry",
 )  # fmt: skip
 @pytest.mark.requirement("F1", "F2", "T7", "B8")
 @pytest.mark.parametrize("move", Move)
@@ -129,7 +129,7 @@ async def test_a_move_leads_where_the_table_says_or_nowhere(conn: Conn, url: str
 
 
 async def _check(case: Case, standing: str, move: Move) -> None:
-    before = State.QUEUED if standing in ("scheduled", "waiting") else State(standing)
+    before = State.QUEUED if standing in ("scheduled", "blocked") else State(standing)
     expected = after(before, move)
     if standing == "scheduled" and move in (Move.CLAIM, Move.UNROUTE):
         expected = None

@@ -274,17 +274,18 @@ async def test_schedules_keep_what_they_missed_over_the_migration(blank: Conn) -
 
 
 @pytest.mark.requirement("F5")
-@pytest.mark.catches("migration-lets-leased-slots-go")
+@pytest.mark.catches("migration-lets-leased-permits-go")
 async def test_leased_slots_outlive_the_migration_both_ways(blank: Conn) -> None:
     await migrate_up(blank, "holdfast")
     await migrate_down(blank, "holdfast", 10)
     leased = "insert into holdfast.slots (worker, slots, epoch, number, bucket) values (%s, 3, 7, 700, 'a')"
     await blank.execute(leased, [uuid4()])
-    held = "select slots, epoch, bucket from holdfast.slots"
+    numbered = "select slots, epoch, bucket from holdfast.slots"
+    held = "select permits, generation, bucket from holdfast.permits"
     await migrate_up(blank, "holdfast")
     assert await (await blank.execute(held)).fetchall() == [(3, 7, "a")]
     await migrate_down(blank, "holdfast", 10)
     # A release that has the floor counts slots of this number wherever its floor is.
-    assert await (await blank.execute(f"{held} where number = 9223372036854775807")).fetchall() == [
+    assert await (await blank.execute(f"{numbered} where number = 9223372036854775807")).fetchall() == [
         (3, 7, "a")
     ]

@@ -40,8 +40,8 @@ class LivelyMachine(StoreMachine):
             held = [claim for claim in self.good.values() if claim.worker == worker]
             self.do(self.world.store.workers.reconcile(self.world.conn, worker, held))
             self.do(
-                self.world.store.permits.set_slots(
-                    self.world.conn, worker, 0, self.claimers[worker].slots.held()
+                self.world.store.permits.set_permits(
+                    self.world.conn, worker, 0, self.claimers[worker].permits.held()
                 )
             )
         for task_id in self.unknown:
@@ -77,7 +77,7 @@ class LivelyMachine(StoreMachine):
 @pytest.mark.requirement("T2", "O1", "B8")
 @pytest.mark.catches(
     "no-fence", "fence-does-not-grow", "re-entry-below-the-floor",
-    "floor-passes-an-open-transaction", "slot-not-returned", "stray-claims-kept", "answer-lost-means-late",
+    "floor-passes-an-open-transaction", "permit-not-returned", "stray-claims-kept", "answer-lost-means-late",
 )  # fmt: skip
 def test_the_store_does_what_the_model_says(url: str, direct_url: str) -> None:
     class Machine(LivelyMachine):

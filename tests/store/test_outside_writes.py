@@ -1,6 +1,6 @@
 """A task's rows are updated, deleted or locked from outside at every moment of every act: no task is lost.
 
-After an update or a lock every live task has one row in ready, waiting or running, and ends by an ordinary
+After an update or a lock every live task has one row in ready, blocked or running, and ends by an ordinary
 worker alone. After a delete of such a row the doctor names the task, and its repair puts it back. A task
 whose own row was deleted is reported and never made up.
 """
@@ -111,7 +111,7 @@ async def without_a_row(world: World, ids: list[str]) -> list[str]:
     """Which of these are live and stand nowhere, asked in another way than the doctor asks."""
     cursor = await world.conn.execute(
         "select t.id::text from holdfast.tasks t where t.mark is null and t.id = any (%s::uuid[])"
-        " and t.id not in (select id from holdfast.ready union all select id from holdfast.waiting"
+        " and t.id not in (select id from holdfast.ready union all select id from holdfast.blocked"
         " union all select id from holdfast.running)",
         [ids],
     )

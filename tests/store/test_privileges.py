@@ -178,6 +178,10 @@ def run_release(release: str, folder: Path, url: str, *arguments: str) -> str:
     return subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
+# Tables that releases before 0.4.0 called otherwise; a table keeps its grants when it is renamed.
+RENAMED = {"slots": "permits", "guards": "bucket_locks", "waiting": "blocked", "turns": "line"}
+
+
 @pytest.mark.catches("upgrade-opens-functions")
 @pytest.mark.parametrize("before", RELEASES)
 async def test_an_upgrade_opens_nothing(blank: Conn, tmp_path: Path, before: str) -> None:
@@ -185,7 +189,10 @@ async def test_an_upgrade_opens_nothing(blank: Conn, tmp_path: Path, before: str
     url = f"{direct()}/{blank.info.dbname}"
     await asyncio.to_thread(run_release, before, tmp_path, url)
     await blank.execute(await asyncio.to_thread(run_release, before, tmp_path, url, "--grants"))
-    had = {(one.object_type, one.object, one.role) for one in await granted(blank, "holdfast")}
+    had = {
+        (one.object_type, RENAMED.get(one.object, one.object), one.role)
+        for one in await granted(blank, "holdfast")
+    }
     await migrate_up(blank, "holdfast")
     opened = {
         one

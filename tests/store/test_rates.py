@@ -46,7 +46,7 @@ async def test_a_key_waits_for_its_rate_and_is_not_looked_at_before(world: World
         await world.enqueue("render", bucket="render/episode=7")
     assert len(await claim_all(world)) == 2
     ahead = "turn - (extract(epoch from now()) * 1000000)::bigint between 1 and 1000000"
-    assert await world.rows_of("turns", ahead) == [(True,)]
-    await world.conn.execute("update holdfast.turns set turn = turn - 1000000")
+    assert await world.rows_of("line", ahead) == [(True,)]
+    await world.conn.execute("update holdfast.line set turn = turn - 1000000")
     await world.conn.execute("update holdfast.rates set spent_until = spent_until - interval '1 s'")
     assert len(await claim_all(world)) == 1

@@ -57,14 +57,14 @@ async def test_every_statement_can_be_prepared_in_a_schema_of_another_name(blank
 
 
 def test_only_the_store_writes_tasks() -> None:
-    writes = re.compile(r"(insert into|update|delete from)\s+holdfast\.(tasks|ready|waiting|running)\b")
+    writes = re.compile(r"(insert into|update|delete from)\s+holdfast\.(tasks|ready|blocked|running)\b")
     for path in [*FOLDER.rglob("*.py"), *FOLDER.rglob("*.sql")]:
         if path.parent != FOLDER / "store" or path.suffix != ".sql":
             found = "migrations" not in path.parts and writes.search(path.read_text())
             assert not found, f"{path.name} writes where a task stands"
 
 
-@pytest.mark.parametrize("name", ["claim", "claim_waiting", "complete"])
+@pytest.mark.parametrize("name", ["claim", "claim_blocked", "complete"])
 def test_the_driver_remembers_the_hot_statements_parsed(name: str) -> None:
     # Parsing a claim anew took a tenth of a millisecond, three hundred times in a second.
     assert len(of_store(name, "holdfast_of_ours")) <= MAX_CACHED_STATEMENT_LENGTH
@@ -129,11 +129,11 @@ async def test_a_claim_reads_no_table_whole(world: World, tasks: int) -> None:
 
 SLOT_ACCESS = """
 select seq_scan, n_tup_ins, n_tup_upd, n_tup_hot_upd, n_tup_del from pg_stat_xact_user_tables
-where schemaname = 'holdfast' and relname = 'slots'
+where schemaname = 'holdfast' and relname = 'permits'
 """
 
 
-@pytest.mark.catches("slots-read-whole", "slots-updated-in-an-index")
+@pytest.mark.catches("permits-read-whole", "permits-updated-in-an-index")
 async def test_slots_are_found_by_their_key_and_updated_in_place(world: World, limits: Limits) -> None:
     conn, permits = world.conn, world.store.permits
     await limits.set(conn, Scope.KEY, "render/episode=*", Limit(running=9))
@@ -142,7 +142,7 @@ async def test_slots_are_found_by_their_key_and_updated_in_place(world: World, l
     keys = {f"render/episode={n}": 1 for n in range(50)}
     tasks = [NewTask("render", bucket=key) for key in keys] + [NewTask("mail.send")] * 2
     # A table that statistics call empty is read whole, unless the statements forbid it.
-    await conn.execute("analyze holdfast.slots")
+    await conn.execute("analyze holdfast.permits")
 
     async def at_once() -> None:
         await world.store.claims.claim(
@@ -154,11 +154,11 @@ async def test_slots_are_found_by_their_key_and_updated_in_place(world: World, l
         await permits.claim_blocked(conn, world.worker, 100, request)
 
     async def freed() -> None:
-        await permits.free_slots(conn, world.worker, 0, keys)
+        await permits.free_permits(conn, world.worker, 0, keys)
 
     async def accesses(act: Callable[[], Awaitable[None]]) -> tuple[int, ...]:
         # A row is updated in place where its page has room, and dead rows take that away.
-        await conn.execute("vacuum holdfast.slots")
+        await conn.execute("vacuum holdfast.permits")
         async with conn.transaction():
             # As behind a pooler, where a connection cannot turn whole reads off for itself.
             await conn.execute("set local enable_seqscan = on")

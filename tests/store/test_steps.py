@@ -35,9 +35,9 @@ async def step(world: World, by: timedelta) -> Step:
         for table, column in columns:
             await world.conn.execute(f"update holdfast.{table} set {column} = {column} - %s", [by])
         micros = round(by.total_seconds() * 1_000_000)
-        await world.conn.execute("update holdfast.turns set turn = turn - %s", [micros])
+        await world.conn.execute("update holdfast.line set turn = turn - %s", [micros])
         await world.conn.execute(
-            "update holdfast.waiting set position = position - %s where bucket not like 'lane%%'", [micros]
+            "update holdfast.blocked set position = position - %s where bucket not like 'lane%%'", [micros]
         )
     now = await read_clock(world.conn)
     return Step(by.total_seconds(), now - by, now - timedelta(seconds=1))
@@ -135,7 +135,7 @@ async def test_a_rate_goes_on_after_the_clock_was_put_back_and_is_not_passed(
     await steps.bring_back(world.conn)
     assert await claim_all(world) == []
     await world.conn.execute("update holdfast.rates set spent_until = spent_until - interval '2 s'")
-    await world.conn.execute("update holdfast.turns set turn = turn - 2000000")
+    await world.conn.execute("update holdfast.line set turn = turn - 2000000")
     assert len(await claim_all(world)) == 2
 
 
@@ -226,7 +226,7 @@ async def test_a_worker_renews_though_the_clock_was_put_forward_before_maintenan
     seen = await step(world, HOUR)
     assert await world.store.workers.renew(world.conn, [world.worker], LEASE_SECONDS) == {world.worker}
     await world.reclaim(world.conn, forward=seen)
-    assert await world.rows("slots") == 1, "its slots are its own"
+    assert await world.rows("permits") == 1, "its permits are its own"
     assert await world.complete(claim)
 
 

@@ -100,16 +100,16 @@ async def test_a_task_moved_aside_while_its_bucket_is_served_is_not_forgotten(wo
     assert second in {*early, *(claim.id for claim in await world.claim())}
 
 
-@pytest.mark.catches("offer-not-held")
+@pytest.mark.catches("enlisting-not-held")
 async def test_a_slot_freed_while_its_bucket_is_served_is_not_forgotten(world: World) -> None:
     limits = Limits(Settings(database_url=world.url), by="ada")
     await limits.set(world.conn, Scope.KEY, "fair/tenant=a", Limit(running=2))
     await keep(world, {"a": 5})
     held = await world.claim()
-    await world.store.permits.free_slots(world.conn, world.worker, 0, {"fair/tenant=a": 1})
+    await world.store.permits.free_permits(world.conn, world.worker, 0, {"fair/tenant=a": 1})
     other = await world.open()
     async with other.transaction():
-        await world.store.permits.free_slots(other, world.worker, 0, {"fair/tenant=a": 1})
+        await world.store.permits.free_permits(other, world.worker, 0, {"fair/tenant=a": 1})
         await world.claim(worker=str(uuid4()))
     assert len(held) == 2
     await world.check()

@@ -133,7 +133,7 @@ async def test_over_random_worlds_what_is_blocked_does_not_start_and_what_starts
         for task, found in told.items():
             blocked = BLOCKING & set(found)
             if task in started:
-                # A limit lets through what was first in line when its slots were counted.
+                # A limit lets through what was first in line when its permits were counted.
                 assert not blocked, (task, found)
             elif not blocked:
                 state = (await world.show(task)).state

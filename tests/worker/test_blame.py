@@ -76,7 +76,7 @@ def fate_of(claim: Claim, *flights: Flight, lost_before: bool = False) -> Outcom
 @pytest.mark.catches("ended-suspect-pays-for-another")
 async def test_a_suspect_that_had_ended_does_not_pay_for_what_ran_in_the_executor(world: World) -> None:
     await world.enqueue()
-    claim = (await world.claim_one())._replace(alone=True)
+    claim = (await world.claim_one())._replace(isolate=True)
     over = Flight(claim.id, claim.fence, 9e9, RunMode.OWN_PROCESS, ended=True)
     another = Flight(str(uuid4()), 8, 9e9)
     assert fate_of(claim, over, lost_before=True) == WorkerLost(True, "SIGKILL", ended=True)
@@ -94,7 +94,7 @@ async def test_a_task_in_a_process_of_its_own_pays_for_the_second_death_of_its_e
     await world.enqueue()
     claim = await world.claim_one()
     flight = Flight(claim.id, claim.fence, 9e9, RunMode.OWN_PROCESS)
-    assert fate_of(claim, flight) == WorkerLost(alone=False, how="SIGKILL", suspect=False)
-    assert fate_of(claim, flight, lost_before=True) == WorkerLost(alone=True, how="SIGKILL")
+    assert fate_of(claim, flight) == WorkerLost(sole=False, how="SIGKILL", suspect=False)
+    assert fate_of(claim, flight, lost_before=True) == WorkerLost(sole=True, how="SIGKILL")
     beside = Flight(str(uuid4()), 8, 9e9)
     assert fate_of(claim, flight, beside, lost_before=True) == Released(Release.COLLATERAL)

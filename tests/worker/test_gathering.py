@@ -6,7 +6,7 @@ from holdfast.core.handler import Gather, Handler
 from holdfast.core.task import NewTask
 from holdfast.worker.executor.buffer import Buffer
 from holdfast.worker.executor.gathering import COMING_SECONDS, Gathering
-from holdfast.worker.executor.permits import Slots
+from holdfast.worker.executor.permits import HeldPermits
 from tests.world import World
 
 
@@ -73,7 +73,7 @@ async def test_suspects_and_other_kinds_are_not_gathered(world: World, gathering
     await world.enqueue("bulk")
     single, bulk = await world.claim()
     assert not gathering.gathers(single)
-    assert not gathering.gathers(bulk._replace(alone=True))
+    assert not gathering.gathers(bulk._replace(isolate=True))
 
 
 @pytest.mark.catches("rated-call-too-late")
@@ -100,27 +100,27 @@ async def test_where_others_come_in_between_no_more_is_claimed_for_a_call(
     assert gathering.appetite == 0
 
 
-@pytest.mark.catches("gathered-slots-kept")
+@pytest.mark.catches("gathered-permits-kept")
 async def test_what_is_given_back_from_a_call_leaves_its_slots_to_others(
     world: World, gathering: Gathering
 ) -> None:
-    slots = Slots()
-    hand = Buffer(slots, gathering)
+    permits = HeldPermits()
+    hand = Buffer(permits, gathering)
     await world.store.enqueue_many(world.conn, [NewTask("bulk")])
     claims = [claim._replace(bucket="b", limits=("b",)) for claim in await world.claim()]
-    slots.leased_at_once(claims)
+    permits.leased_at_once(claims)
     hand.take(claims)
     assert hand.next(100) == [], "it is gathered"
-    assert slots.take_surplus() == {}, "and its slot is in use"
+    assert permits.take_surplus() == {}, "and its permit is in use"
     assert hand.let_go() == claims
-    assert slots.take_surplus() == {"b": 1}
+    assert permits.take_surplus() == {"b": 1}
 
 
 @pytest.mark.catches("gathered-starve")
 async def test_a_call_that_is_due_does_not_wait_for_the_last_of_the_others(
     world: World, gathering: Gathering, clock: Clock
 ) -> None:
-    hand = Buffer(Slots(), gathering)
+    hand = Buffer(HeldPermits(), gathering)
     await world.store.enqueue_many(world.conn, [NewTask("bulk"), *[NewTask("single")] * 9])
     hand.take(await world.claim())
     clock.now = 1.0

@@ -146,12 +146,12 @@ async def test_a_bucket_without_a_turn_gets_one(world: World, keeper: Keeper) ->
     await world.claim()
     await world.settle((claim, Complete()))
     # Whoever should have offered it died.
-    await world.conn.execute("delete from holdfast.turns")
+    await world.conn.execute("delete from holdfast.line")
     await keeper.rest(WAKE_SECONDS)
     assert (await world.claim_one()).id == second
 
 
-@pytest.mark.catches("look-blind-to-slots")
+@pytest.mark.catches("look-blind-to-permits")
 async def test_a_slot_that_a_lost_worker_left_comes_back(world: World, keeper: Keeper) -> None:
     await world.register(world.worker, kinds=["mail.send"])
     await Limits(world.store.settings, by="ada").set(world.conn, Scope.KEY, "fair/tenant=a", Limit(running=1))
@@ -159,9 +159,9 @@ async def test_a_slot_that_a_lost_worker_left_comes_back(world: World, keeper: K
     claim = await world.claim_one()
     await world.conn.execute("update holdfast.workers set lost_at = now()")
     await world.store.settler.settle(world.conn, [world.verdict(claim, Complete())])
-    assert await world.rows("slots") == 1
+    assert await world.rows("permits") == 1
     await keeper.rest(WAKE_SECONDS)
-    assert await world.rows("slots") == 0
+    assert await world.rows("permits") == 0
 
 
 @pytest.mark.catches("lease-end-not-waited-for")

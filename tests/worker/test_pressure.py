@@ -16,7 +16,7 @@ async def scene(name: str, tasks: int, kills: int) -> Any:
 
 @pytest.mark.alone
 @pytest.mark.requirement("T4")
-@pytest.mark.catches("slots-not-counted", "prefetch-beyond-slots")
+@pytest.mark.catches("permits-not-counted", "prefetch-beyond-permits")
 @pytest.mark.parametrize(("kills", "used"), [(0, 0.9), (2, 0.7)])
 async def test_a_limit_is_never_exceeded_and_is_used(kills: int, used: float) -> None:
     # Two deaths are a part of twelve seconds; `make limits` judges the use under kills over a minute.

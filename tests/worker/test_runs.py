@@ -57,7 +57,7 @@ async def test_a_suspect_that_finds_no_room_goes_back_before_its_time_counts(
 ) -> None:
     for _ in range(6):
         await world.enqueue("sleep", payload={"seconds": 60})
-    await world.conn.execute("update holdfast.tasks set alone = true")
+    await world.conn.execute("update holdfast.tasks set isolate = true")
     trees().start("--concurrency", 8)
 
     async def back() -> bool:
@@ -73,7 +73,7 @@ async def test_suspects_that_run_alone_leave_the_slots_to_others(
 ) -> None:
     for _ in range(4):
         await world.enqueue("sleep", payload={"seconds": 60}, priority=0)
-    await world.conn.execute("update holdfast.tasks set alone = true")
+    await world.conn.execute("update holdfast.tasks set isolate = true")
     await world.enqueue("effect")
     tree = trees().start("--concurrency", 4, "--sleep", 60)
     await until(lambda: {"effect"} & {one.kind for one in tree.effects()}, what="the one that needs a slot")

@@ -15,7 +15,7 @@ def doctor(
     repair: Annotated[
         bool,
         typer.Option(
-            "--repair", help="Put tasks right whose row in ready, waiting or running is missing or wrong."
+            "--repair", help="Put tasks right whose row in ready, blocked or running is missing or wrong."
         ),
     ] = False,
     reason: Annotated[str, typer.Option(help="Why, with --repair; it stands in the audit.")] = "",

@@ -48,7 +48,7 @@ def set_limit(  # noqa: PLR0913 (one for each option)
 
 @limits.command()
 def show(as_json: AsJson = False) -> None:
-    """Show every limit, what runs under it, who holds its slots and what waits."""
+    """Show every limit, what runs under it, who holds its permits and what waits."""
 
     async def work(conn: Conn, settings: Settings) -> list[LimitView]:
         return await Limits(settings, by=me()).show(conn)
@@ -69,7 +69,7 @@ def show(as_json: AsJson = False) -> None:
                 else f"{one.rate_count}/{one.rate_seconds:g}s + {one.rate_burst}",
                 one.weight,
                 f"{one.waiting}{'+' if one.waiting >= 10_000 else ''}",
-                ", ".join(f"{worker} ({slots})" for worker, slots in (one.holders or {}).items()),
+                ", ".join(f"{worker} ({permits})" for worker, permits in (one.holders or {}).items()),
                 one.set_by,
             )
             for one in found

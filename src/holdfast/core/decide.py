@@ -57,7 +57,7 @@ class Verdict:
     failure: Failure | None = None
     dead_reason: DeadReason | None = None
     # Whether the next run is to be in a process of its own; None leaves it as it was.
-    alone: bool | None = None
+    isolate: bool | None = None
 
 
 # Of all verdicts the most frequent: made once.
@@ -101,7 +101,7 @@ def _snoozed(claim: Claim, wait: float, progress: float | None, policy: Policy) 
             failure=Failure.of(FailureClass.PERMANENT, after.reason, code=after.code),
             dead_reason=DeadReason.NON_RETRYABLE,
         )
-    return Verdict(Move.SNOOZE, Counters(polls=1), after_seconds=after, progress=progress, alone=False)
+    return Verdict(Move.SNOOZE, Counters(polls=1), after_seconds=after, progress=progress, isolate=False)
 
 
 def expire(claim: Claim) -> Verdict:
@@ -116,7 +116,7 @@ def _failed(claim: Claim, failure: Failure, after: float | None, policy: Policy)
     if free:
         wait = _wait(claim.rate_limits, after, policy)
         spent = Counters(attempts=1, rate_limits=1)
-        return Verdict(Move.RETRY, spent, after_seconds=wait, failure=failure, alone=False)
+        return Verdict(Move.RETRY, spent, after_seconds=wait, failure=failure, isolate=False)
     spent = Counters(
         attempts=1,
         failures=int(rule.spends in (Spends.FAILURES, Spends.RATE_LIMITS)),
@@ -125,7 +125,7 @@ def _failed(claim: Claim, failure: Failure, after: float | None, policy: Policy)
     if not rule.retried or claim.failures + 1 >= (claim.max_attempts or policy.max_attempts):
         return Verdict(Move.FAIL, spent, failure=failure, dead_reason=rule.dead_reason)
     wait = _wait(claim.failures, after, policy)
-    return Verdict(Move.RETRY, spent, after_seconds=wait, failure=failure, alone=False)
+    return Verdict(Move.RETRY, spent, after_seconds=wait, failure=failure, isolate=False)
 
 
 def _wait(failures: int, after: float | None, policy: Policy) -> float:
@@ -147,7 +147,7 @@ def _share(progress: float | None) -> float | None:
 
 
 def _lost(claim: Claim, lost: WorkerLost) -> Verdict:
-    crashes = claim.crashes + int(lost.alone)
+    crashes = claim.crashes + int(lost.sole)
     reason = ENDED if lost.ended else None
     if crashes >= CRASHES_MAX:
         message = f"its process died {crashes} times while it ran alone; the last time {lost.how}"
@@ -157,14 +157,14 @@ def _lost(claim: Claim, lost: WorkerLost) -> Verdict:
             reason=reason,
             failure=Failure.of(FailureClass.POISON, message),
             dead_reason=DeadReason.NON_RETRYABLE,
-            alone=True,
+            isolate=True,
         )
     when = "after its handler had ended and before its outcome was written" if lost.ended else "under it"
     return Verdict(
         Move.RECLAIM,
-        Counters(attempts=int(lost.alone), crashes=int(lost.alone)),
+        Counters(attempts=int(lost.sole), crashes=int(lost.sole)),
         after_seconds=0.0,
         reason=reason,
         failure=Failure.of(FailureClass.WORKER_LOST, f"its process was lost {when}: {lost.how}"),
-        alone=True if lost.suspect or lost.alone else None,
+        isolate=True if lost.suspect or lost.sole else None,
     )

@@ -16,7 +16,7 @@
     ├── NotOurs           a webhook that was received is not what it says: its signature or its time is wrong
     ├── MoveRefused       the task's state does not allow the move
     ├── TaskContended     others change the task at the same moments: nothing was done
-    ├── TaskStranded      the task's row in ready, waiting or running does not match its row in tasks
+    ├── TaskStranded      the task's row in ready, blocked or running does not match its row in tasks
     ├── PayloadTooLarge   a payload past the limit
     ├── JsonUnreadable    a stored payload or result that is too large, too deep or no JSON
     ├── AppNotFound       the path of the command line leads to no app
@@ -163,7 +163,7 @@ class TaskContended(HoldfastError):
 
 
 class TaskStranded(HoldfastError):
-    """The task's row in ready, waiting or running does not match tasks, because of a write from outside."""
+    """The task's row in ready, blocked or running does not match tasks, because of a write from outside."""
 
 
 class PayloadTooLarge(HoldfastError):

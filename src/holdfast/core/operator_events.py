@@ -26,7 +26,7 @@ class TasksForgotten:
 
 @dataclass(frozen=True, slots=True)
 class TasksRepaired:
-    """Tasks whose row in ready, waiting or running was missing or wrong were put right."""
+    """Tasks whose row in ready, blocked or running was missing or wrong were put right."""
 
     ids: Sequence[str]
     by: str

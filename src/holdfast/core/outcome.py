@@ -90,7 +90,7 @@ class WorkerLost:
     and that its outcome was not written.
     """
 
-    alone: bool
+    sole: bool
     how: str = "it died"
     suspect: bool = True
     ended: bool = False

@@ -87,7 +87,7 @@ class Counters:
 class Claim(NamedTuple):
     """A task in a worker's hands, valid under its fence until the worker's lease ends.
 
-    A tuple in the order of the claim's columns, because one is made for every task that runs. `alone`
+    A tuple in the order of the claim's columns, because one is made for every task that runs. `isolate`
     says that a process died while this and other tasks ran in it, so that it runs in one of its own now.
     """
 
@@ -112,7 +112,7 @@ class Claim(NamedTuple):
     crashes: int
     polls: int
     rate_limits: int
-    alone: bool
+    isolate: bool
     # What is known of its polls, if it has snoozed before: see `core.polling.Polled`.
     polled: Sequence[float | None] | None
     claimed_at: datetime

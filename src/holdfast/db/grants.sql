@@ -28,11 +28,11 @@ grant execute on function holdfast.enqueue, holdfast.enqueue_many, holdfast.enqu
     to holdfast_enqueuer, holdfast_worker, holdfast_api, holdfast_operator;
 
 -- Whoever runs tasks: workers, and the API for workers over HTTP.
-grant execute on function holdfast.release_followups, holdfast.claim, holdfast.block_heads, holdfast.lease_at_once, holdfast.claim_waiting,
-    holdfast.has_turn, holdfast.free_slots, holdfast.turn_over, holdfast.offer, holdfast.hint, holdfast.require_moved
+grant execute on function holdfast.release_followups, holdfast.claim, holdfast.block_heads, holdfast.lease_at_once, holdfast.claim_blocked,
+    holdfast.has_turn, holdfast.free_permits, holdfast.enlist_heads, holdfast.enlist, holdfast.hint, holdfast.require_moved
     to holdfast_worker, holdfast_api;
-grant insert, update, delete on holdfast.tasks, holdfast.ready, holdfast.waiting, holdfast.running, holdfast.cancel_requests,
-    holdfast.wakes, holdfast.followups, holdfast.buckets, holdfast.turns, holdfast.slots, holdfast.rates, holdfast.guards,
+grant insert, update, delete on holdfast.tasks, holdfast.ready, holdfast.blocked, holdfast.running, holdfast.cancel_requests,
+    holdfast.wakes, holdfast.followups, holdfast.buckets, holdfast.line, holdfast.permits, holdfast.rates, holdfast.bucket_locks,
     holdfast.queues, holdfast.schedules, holdfast.workers, holdfast.task_keys
     to holdfast_worker, holdfast_api;
 grant insert on holdfast.task_history, holdfast.task_attempts, holdfast.settled_deltas, holdfast.failure_deltas, holdfast.releases
@@ -48,8 +48,8 @@ grant update, delete on holdfast.settled_deltas, holdfast.failure_deltas to hold
 grant insert, delete on holdfast.queue_minutes to holdfast_worker;
 
 -- What operators do, by the API or by a command, and what drives their plans.
-grant execute on function holdfast.offer, holdfast.hint, holdfast.require_moved to holdfast_operator;
-grant insert, update, delete on holdfast.tasks, holdfast.ready, holdfast.waiting, holdfast.buckets, holdfast.turns, holdfast.queues,
+grant execute on function holdfast.enlist, holdfast.hint, holdfast.require_moved to holdfast_operator;
+grant insert, update, delete on holdfast.tasks, holdfast.ready, holdfast.blocked, holdfast.buckets, holdfast.line, holdfast.queues,
     holdfast.schedules, holdfast.task_keys
     to holdfast_operator;
 grant insert, update on holdfast.cancel_requests, holdfast.wakes to holdfast_operator;

@@ -26,7 +26,7 @@ _FUNCTION_FILES = (
     "store/line.sql",
     "store/permits.sql",
     "store/claim.sql",
-    "store/claim_waiting.sql",
+    "store/claim_blocked.sql",
     "db/partitions.sql",
     "store/audit.sql",
     "webhooks/webhooks.sql",

@@ -245,7 +245,7 @@ class DeadLetters:
             rows = await (await conn.execute(self._tasks["forget"], {"ids": ids})).fetchall()
             lanes = [bucket for _, bucket in rows if bucket is not None]
             if lanes:
-                await conn.execute(self._tasks["offer"], {"names": lanes})
+                await conn.execute(self._tasks["enlist"], {"names": lanes})
         if ids:
             self._listen(TasksForgotten(ids, self._by, reason))
         return ids

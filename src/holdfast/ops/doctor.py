@@ -36,7 +36,7 @@ class Health(StrEnum):
 
 
 class Misplaced(StrEnum):
-    """How the row of a task in ready, waiting or running can be wrong."""
+    """How the row of a task in ready, blocked or running can be wrong."""
 
     NO_ROW = "no_row"
     SEVERAL = "several"
@@ -46,7 +46,7 @@ class Misplaced(StrEnum):
 
 
 _MISPLACED = {
-    Misplaced.NO_ROW: "live with no row in ready, waiting or running",
+    Misplaced.NO_ROW: "live with no row in ready, blocked or running",
     Misplaced.SEVERAL: "live with more than one of these rows",
     Misplaced.DIFFERENT: "whose row in ready differs from tasks",
     Misplaced.MARKED: "failed, cancelled or paused, and still with such a row",
@@ -115,7 +115,7 @@ class Doctor:
             return [*findings, _not_examined("rows of tasks", error)]
 
     async def misplaced(self, conn: Conn, seconds_max: float = 0.0) -> Mapping[Misplaced, list[str]]:
-        """Tasks whose row in ready, waiting or running is wrong, by how; no more than `MISPLACED_MAX`."""
+        """Tasks whose row in ready, blocked or running is wrong, by how; no more than `MISPLACED_MAX`."""
         async with conn.transaction():
             await conn.execute(self._sql["in_one_pass"], {"milliseconds": round(seconds_max * 1_000)})
             cursor = await conn.execute(self._sql["misplaced"], {"limit": MISPLACED_MAX})

@@ -79,12 +79,12 @@ order by 1;
 select
     (select count(*) from holdfast.workers w where w.lost_at is null and w.lease_expires_at < now() - interval '10 s'),
     (select count(*) from holdfast.running r where not exists (select from holdfast.workers w where w.id = r.worker)),
-    (select count(*) from holdfast.buckets b where b.parked_at is not null),
+    (select count(*) from holdfast.buckets b where b.unserved_at is not null),
     (select m.expires_at > now() from holdfast.maintenance m limit 1);
 
 
 -- name: misplaced
--- Tasks whose row in ready, waiting or running is missing, is not the only one, or differs from what they say, and such rows
+-- Tasks whose row in ready, blocked or running is missing, is not the only one, or differs from what they say, and such rows
 -- of tasks that are gone. One statement sees one moment, so a task that moves meanwhile is not among them. Full joins,
 -- because they leave a planner with old statistics no way but one pass over each table.
 select
@@ -98,7 +98,7 @@ select
     end
 from holdfast.tasks t
 full join holdfast.ready r on r.id = t.id
-full join holdfast.waiting w on w.id = coalesce(t.id, r.id)
+full join holdfast.blocked w on w.id = coalesce(t.id, r.id)
 full join holdfast.running u on u.id = coalesce(t.id, r.id, w.id)
 where t.id is null
     or num_nonnulls(r.id, w.id, u.id) <> case when t.mark is null then 1 else 0 end

@@ -147,7 +147,7 @@ class PlanDriver:
                 assert row is not None, "counts always answer"
                 sent, skipped, lanes = row
                 if lanes:
-                    await conn.execute(self._tasks["offer"], {"names": lanes})
+                    await conn.execute(self._tasks["enlist"], {"names": lanes})
         except psycopg.errors.SerializationFailure:
             # Somebody else wrote to one of these tasks at this moment: the next look tries again.
             return 0

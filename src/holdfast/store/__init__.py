@@ -1,6 +1,6 @@
 """Everything that writes tasks: one verb per module, each beside the `.sql` file with its statements.
 
-A live task has one narrow row: in `ready`, `waiting` or `running`. Deleting that row is the gate for the
+A live task has one narrow row: in `ready`, `blocked` or `running`. Deleting that row is the gate for the
 task's next move. Marked tasks (failed, cancelled, paused) have no narrow row; their gate is an update of
 the mark that names the marks it moves from. So no statement needs a lock that outlives it, and READ
 COMMITTED is enough. It is also needed: functions of several statements read again what others have
@@ -16,7 +16,7 @@ One rule is about plans: the hot statements find rows of `tasks` and `running` t
 with `offset 0`, then by ctid. This leaves the planner no other way than one index probe per row. With
 plain joins the rate fell from 17,000 tasks a second to none beside an old snapshot. (Probably because,
 once statistics called the table empty, the plan read its whole index, with a million dead entries.) Rows
-of `ready`, `waiting` and `running` are never updated, and those of `tasks` only by whoever owns the next
+of `ready`, `blocked` and `running` are never updated, and those of `tasks` only by whoever owns the next
 move, so a ctid stays valid for the length of a statement. A write from outside the engine can move a row
 meanwhile, and a statement skips a row that has moved. So a statement that finds facts by ctid after it
 has deleted the narrow row ends with `require_moved`: all of it is rolled back, and its caller tries

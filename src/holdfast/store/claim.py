@@ -57,7 +57,7 @@ class AtOnce:
 
     tasks: int = 0
     kinds: Sequence[str] = ()
-    epoch: int = 0
+    generation: int = 0
     turns: bool = False
 
 
@@ -92,7 +92,7 @@ class Claims:
             "timeout": timeout,
             "at_once": at_once.tasks,
             "known": list(at_once.kinds),
-            "epoch": at_once.epoch,
+            "generation": at_once.generation,
             "turns": at_once.turns,
         }
         cursor = await conn.execute(self._sql["claim"], values)

@@ -1,8 +1,8 @@
 -- Moves tasks from `ready` to `running`, or to `waiting` where a limit or a pause holds them back.
 
 
--- shared: turned_over
-        select count(*)::integer as tasks, case when count(*) > 0 then holdfast.turn_over(
+-- shared: heads_enlisted
+        select count(*)::integer as tasks, case when count(*) > 0 then holdfast.enlist_heads(
             array_agg(w.bucket), array_agg(w.priority), array_agg(w.position), array_agg(w.id), array_agg(w.queue), array_agg(w.kind)
         ) end
         from waits w
@@ -26,7 +26,7 @@ create or replace function holdfast.claim(
     room integer,
     known text[],
     holder uuid,
-    of_epoch integer,
+    of_generation integer,
     at_once integer,
     timeout double precision,
     with_turns boolean
@@ -34,7 +34,7 @@ create or replace function holdfast.claim(
     id text, fence bigint, kind text, queue text, priority smallint, payload text, version smallint, run_at timestamptz,
     enqueued_at timestamptz, expires_at timestamptz, subject text, trace_id text, key text, bucket text,
     max_attempts smallint, timeout_seconds real, attempts integer, failures smallint, crashes smallint, polls bigint,
-    rate_limits smallint, alone boolean, polled double precision[]
+    rate_limits smallint, isolate boolean, polled double precision[]
 )
 language plpgsql
 set plan_cache_mode = force_generic_plan
@@ -90,24 +90,24 @@ begin
         from seen s
         where s.shut or s.bucket is not null
     ), leased as (
-        select l.name, l.slots
+        select l.name, l.permits
         from holdfast.lease_at_once(
             (
                 select array_agg(p.bucket order by p.priority, p.run_at, p.id) from placed p
                 where p.position is null and not p.shut and p.kind = any (known)
             ),
-            holder, of_epoch, at_once
+            holder, of_generation, at_once
         ) l
     ), waits as (
-        insert into holdfast.waiting (position, id, timeout_seconds, priority, bucket, queue, kind)
+        insert into holdfast.blocked (position, id, timeout_seconds, priority, bucket, queue, kind)
         select
-            {as_waiting}
+            {as_blocked}
         from placed p
         left join leased l on l.name = p.bucket
-        where p.shut or p.nth > coalesce(l.slots, 0)
+        where p.shut or p.nth > coalesce(l.permits, 0)
         returning bucket, priority, position, id, queue, kind
     ), turned as materialized (
-        {turned_over}
+        {heads_enlisted}
     ), started as (
         insert into holdfast.running (id, fence, started_at, deadline_at, worker)
         select
@@ -117,11 +117,11 @@ begin
         from (
             select s.id, s.timeout_seconds from seen s where not s.shut and s.bucket is null
             union all
-            select p.id, p.timeout_seconds from placed p join leased l on l.name = p.bucket where not p.shut and p.nth <= l.slots
+            select p.id, p.timeout_seconds from placed p join leased l on l.name = p.bucket where not p.shut and p.nth <= l.permits
         ) p
         returning id, fence
     )
-    -- The first row, with its values in the places of fence, payload, enqueued_at, attempts, polls and alone.
+    -- The first row, with its values in the places of fence, payload, enqueued_at, attempts, polls and isolate.
     select
         null, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, null, null, null,
         (
@@ -135,7 +135,7 @@ begin
     select
         t.id::text, s.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
         t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, t.bucket, t.max_attempts, t.timeout_seconds,
-        t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.alone,
+        t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.isolate,
         case when t.polls > 0 then array[extract(epoch from t.polling_since), t.progress, extract(epoch from t.progressed_at)]::double precision[] end
     from started s
     cross join lateral (
@@ -149,7 +149,7 @@ $$;
 -- A thin call: the function keeps its plans, and one round trip does the whole claim.
 select * from holdfast.claim(
     %(queues)s::text[], %(priorities)s::smallint[], %(froms)s::timestamptz[], %(tos)s::timestamptz[], %(limit)s::integer,
-    %(known)s::text[], %(worker)s::uuid, %(epoch)s::integer, %(at_once)s::integer, %(timeout)s::double precision, %(turns)s::boolean
+    %(known)s::text[], %(worker)s::uuid, %(generation)s::integer, %(at_once)s::integer, %(timeout)s::double precision, %(turns)s::boolean
 );
 
 
@@ -194,13 +194,13 @@ begin
         ))
         returning r.id, r.run_at, r.timeout_seconds, r.priority, r.queue, r.kind, r.bucket, r.position
     ), waits as (
-        insert into holdfast.waiting (position, id, timeout_seconds, priority, bucket, queue, kind)
+        insert into holdfast.blocked (position, id, timeout_seconds, priority, bucket, queue, kind)
         select
-            {as_waiting}
+            {as_blocked}
         from picked p
         returning bucket, priority, position, id, queue, kind
     ), turned as materialized (
-        {turned_over}
+        {heads_enlisted}
     )
     select t.tasks into moved from turned t;
     return moved;

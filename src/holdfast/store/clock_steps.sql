@@ -8,10 +8,10 @@
 with clock as materialized (
     select clock_timestamp() as now, (extract(epoch from clock_timestamp()) * 1000000)::bigint as turn
 ), turned as (
-    update holdfast.turns t
+    update holdfast.line t
     set turn = c.turn
     from clock c
-    where t.ctid = any (array(select o.ctid from holdfast.turns o, clock c where o.turn > c.turn for update of o skip locked))
+    where t.ctid = any (array(select o.ctid from holdfast.line o, clock c where o.turn > c.turn for update of o skip locked))
     returning t.queue
 ), rated as (
     update holdfast.rates r
@@ -37,10 +37,10 @@ with clock as materialized (
     returning w.queue
 ), doors as (
     update holdfast.buckets b
-    set resumed_at = least(b.resumed_at, c.now), parked_at = least(b.parked_at, c.now)
+    set resumed_at = least(b.resumed_at, c.now), unserved_at = least(b.unserved_at, c.now)
     from clock c
     where b.ctid = any (array(
-        select o.ctid from holdfast.buckets o, clock c where o.resumed_at > c.now or o.parked_at > c.now for update of o skip locked
+        select o.ctid from holdfast.buckets o, clock c where o.resumed_at > c.now or o.unserved_at > c.now for update of o skip locked
     ))
     returning b.name
 ), queues as (

@@ -1,6 +1,6 @@
 -- name: pending
 -- What maintenance has to do soon, in one look: whether tasks wait for others to end, whether the audit has something to
--- seal, which plans nobody drives, in how many seconds the next lease of a worker ends, whether anybody holds tasks or slots
+-- seal, which plans nobody drives, in how many seconds the next lease of a worker ends, whether anybody holds tasks or permits
 -- (where it is asked for), whether tasks stand behind buckets or gates before kinds, and whether the time of a task or of
 -- a pause is over.
 select
@@ -19,9 +19,9 @@ select
     case when %(held)s then
         -- The latest is the likeliest to be there: beside an old snapshot those before it may all be dead.
         (select true from holdfast.running r order by r.id desc limit 1) is not null
-        or exists (select from holdfast.slots s)
+        or exists (select from holdfast.permits s)
     end,
-    (select true from holdfast.waiting w order by w.id desc limit 1) is not null or exists (select from holdfast.buckets b where b.kind is not null),
+    (select true from holdfast.blocked w order by w.id desc limit 1) is not null or exists (select from holdfast.buckets b where b.kind is not null),
     exists (
         select from holdfast.tasks t
         where t.expires_at <= now() and t.expires_at is not null and t.mark is distinct from 'failed' and t.mark is distinct from 'cancelled'

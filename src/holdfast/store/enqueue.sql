@@ -180,9 +180,9 @@ begin
         cross join lateral (select concat_ws(E'\x1f', f.priority, f.queue, f.bucket) as name) s
         where f.keyed
     ), waits as (
-        insert into holdfast.waiting (position, id, timeout_seconds, priority, bucket, queue, kind)
+        insert into holdfast.blocked (position, id, timeout_seconds, priority, bucket, queue, kind)
         select
-            {as_waiting}
+            {as_blocked}
         from numbered p
         where p.nth > 10
     ), readied as (

@@ -123,8 +123,8 @@ begin
         back := null;
         if found and facts.mark is null then
             with gone as (
-                delete from holdfast.waiting w
-                where w.ctid = any (array(select c.ctid from holdfast.waiting c where c.id = f.task_id for update skip locked))
+                delete from holdfast.blocked w
+                where w.ctid = any (array(select c.ctid from holdfast.blocked c where c.id = f.task_id for update skip locked))
                 returning w.id
             ), dropped as (
                 delete from holdfast.ready r

@@ -117,7 +117,7 @@ class HttpWorkerRows:
             crashes=counters.crashes,
             polls=counters.polls,
             rate_limits=counters.rate_limits,
-            alone=False,
+            isolate=False,
             polled=None,
             claimed_at=began,
             worker=worker,
@@ -137,19 +137,19 @@ class HttpWorkerRows:
         row = await (await conn.execute(self._sql["may_be_late"], values)).fetchone()
         return row is not None and bool(row[0])
 
-    async def keep_slots(self, conn: Conn, worker: str, ended: Sequence[Claim] = ()) -> None:
-        """Give back the slots of limits that nothing in its name needs any more.
+    async def keep_permits(self, conn: Conn, worker: str, ended: Sequence[Claim] = ()) -> None:
+        """Give back the permits of limits that nothing in its name needs any more.
 
         Where some have ended, only if they can have had one.
         """
         if ended:
             values = {"worker": worker, "names": list(_limits_of(ended))}
-            row = await (await conn.execute(self._sql["has_slots"], values)).fetchone()
+            row = await (await conn.execute(self._sql["has_permits"], values)).fetchone()
             if row is None or not row[0]:
                 return
         held = await self._store.workers.held(conn, worker)
-        # Names without a slot are passed over: limits that it does not have cost nothing.
-        await self._store.permits.set_slots(conn, worker, EPOCH, _limits_of(held))
+        # Names without a permit are passed over: limits that it does not have cost nothing.
+        await self._store.permits.set_permits(conn, worker, EPOCH, _limits_of(held))
 
 
 def _limits_of(claims: Sequence[Claim]) -> Counter[str]:

@@ -37,7 +37,7 @@ with found as materialized (
     where r.id = %(task)s::uuid and r.fence = %(fence)s and r.worker = %(worker)s::uuid
     for update
 )
-select {as_lapsed}, false as alone, false as lost_before from found f cross join {tasks_found};
+select {as_lapsed}, false as sole, false as lost_before from found f cross join {tasks_found};
 
 
 -- name: may_be_late

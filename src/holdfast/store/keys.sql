@@ -115,7 +115,7 @@ begin
                 for key share of r;
                 queued := found;
                 if not queued then
-                    perform from holdfast.waiting w where w.id = holder for key share;
+                    perform from holdfast.blocked w where w.id = holder for key share;
                     queued := found;
                 end if;
                 if not queued then
@@ -128,7 +128,7 @@ begin
                     where t.id = holder and r.queue = t.queue and r.priority = t.priority and r.run_at = t.run_at and r.id = t.id
                     returning r.id
                 ), stepped_out as (
-                    delete from holdfast.waiting w where w.id = holder returning w.id
+                    delete from holdfast.blocked w where w.id = holder returning w.id
                 )
                 select exists (select from dropped) or exists (select from stepped_out) into moved;
                 update holdfast.tasks t
@@ -161,7 +161,7 @@ begin
                 )
             ) then
                 raise exception using errcode = 'HF007', message = format(
-                    'the key %L of kind %L stands for task %s, whose row in ready, waiting or running is missing or differs from tasks: '
+                    'the key %L of kind %L stands for task %s, whose row in ready, blocked or running is missing or differs from tasks: '
                     'run `holdfast doctor --repair --reason …`', one.key, one.kind, holder
                 );
             end if;

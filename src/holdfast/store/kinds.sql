@@ -60,7 +60,7 @@ from holdfast.kinds k
 where k.declared_at < now() - make_interval(days => %(days)s::integer)
     and not exists (select from holdfast.workers w where w.lost_at is null and k.kind = any (w.kinds))
     and not exists (select from holdfast.tasks t where t.kind = k.kind and t.mark is not null)
-    and not exists (select from holdfast.waiting w where w.kind = k.kind)
+    and not exists (select from holdfast.blocked w where w.kind = k.kind)
     and not exists (
         select from holdfast.running r
         cross join lateral (select c.kind from holdfast.tasks c where c.id = r.id offset 0) t

@@ -72,7 +72,7 @@ class Limits:
             if full == f"kind:{ANY}":
                 await conn.execute(self._sql["set_default"])
             # Whoever found it full gave its turn up; now there may be room.
-            await conn.execute(self._tasks["offer"], {"names": [full]})
+            await conn.execute(self._tasks["enlist"], {"names": [full]})
             await self._note(conn, Action.LIMIT_SET, values)
         self._listen(LimitChanged(full, self._by, cleared=False))
         return full
@@ -92,7 +92,7 @@ class Limits:
             names = [found for (found,) in rows]
             await conn.execute(self._sql["drop_bare"], {"names": names})
             await self._rescale(conn, full, before)
-            await conn.execute(self._tasks["offer"], {"names": [full]})
+            await conn.execute(self._tasks["enlist"], {"names": [full]})
             if names:
                 await self._note(conn, Action.LIMIT_CLEAR, {"name": full})
         if names:

@@ -55,7 +55,7 @@ with matching as materialized (
     from matching m
     where r.bucket = m.bucket and m.spent_until > now() and %(factor)s::double precision > 0
 )
-update holdfast.turns t
+update holdfast.line t
 set turn = (extract(epoch from clock_timestamp()) * 1000000)::bigint
 where t.bucket in (select m.bucket from matching m) and t.turn > (extract(epoch from clock_timestamp()) * 1000000)::bigint;
 
@@ -69,25 +69,25 @@ select b.rate_count, b.rate_seconds from holdfast.buckets b where b.name = %(nam
 -- What nobody set, paused or parked any more.
 delete from holdfast.buckets b
 where b.name = any (%(names)s::text[])
-    and b.set_by is null and b.paused_at is null and b.parked_at is null
+    and b.set_by is null and b.paused_at is null and b.unserved_at is null
     and coalesce(b.resumed_at < now() - interval '10 s', true);
 
 
 -- name: limits
--- Every limit with what it lets run now, who holds its slots, and how many tasks stand behind it, up to ten thousand.
+-- Every limit with what it lets run now, who holds its permits, and how many tasks stand behind it, up to ten thousand.
 select
     b.name, b.capacity, b.rate_count, b.rate_seconds, b.rate_burst, b.weight, b.set_by, b.set_at,
-    coalesce(u.slots, 0)::integer, u.holders, r.spent_until,
+    coalesce(u.permits, 0)::integer, u.holders, r.spent_until,
     (
         select count(*) from (
-            select from holdfast.waiting w where w.bucket = b.name or b.kind = w.kind or b.queue = w.queue limit 10000
+            select from holdfast.blocked w where w.bucket = b.name or b.kind = w.kind or b.queue = w.queue limit 10000
         ) x
     )
 from holdfast.buckets b
 left join holdfast.rates r on r.bucket = b.name
 left join lateral (
-    select sum(s.slots) as slots, json_object_agg(coalesce(w.name, 'gone') || ' ' || left(s.worker::text, 13), s.slots) as holders
-    from holdfast.slots s
+    select sum(s.permits) as permits, json_object_agg(coalesce(w.name, 'gone') || ' ' || left(s.worker::text, 13), s.permits) as holders
+    from holdfast.permits s
     left join holdfast.workers w on w.id = s.worker
     where s.bucket = b.name
 ) u on true

@@ -1,10 +1,10 @@
 -- The order in which buckets are served: a row of `turns` for each bucket with tasks.
 
 
--- name: install_offer
+-- name: install_enlist
 -- Gives a turn to those of these buckets that have tasks and no turn yet, in the name of the first task, or of the
 -- first in a queue that is served. Waits for whoever is serving one of them just now, because that one may have found it full.
-create or replace function holdfast.offer(names text[], live text[] default null) returns void
+create or replace function holdfast.enlist(names text[], live text[] default null) returns void
 language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -13,11 +13,11 @@ set jit = off
 as $$
 begin
     {reads_committed}
-    insert into holdfast.turns as t (turn, bucket, queue, kind)
+    insert into holdfast.line as t (turn, bucket, queue, kind)
     select (extract(epoch from clock_timestamp()) * 1000000)::bigint, n.name, w.queue, w.kind
     from (select distinct u.name from unnest(names) as u (name) where left(u.name, 6) <> 'after:') n
     cross join lateral (
-        select c.queue, c.kind from holdfast.waiting c
+        select c.queue, c.kind from holdfast.blocked c
         where c.bucket = n.name and (live is null or c.queue = any (live))
         order by c.priority, c.position, c.id
         limit 1
@@ -30,9 +30,9 @@ end
 $$;
 
 
--- name: install_turn_over
+-- name: install_enlist_heads
 -- Gives a turn to the buckets of tasks that have just stepped aside.
-create or replace function holdfast.turn_over(
+create or replace function holdfast.enlist_heads(
     buckets text[], priorities smallint[], positions bigint[], ids uuid[], queues text[], kinds text[]
 ) returns void
 language plpgsql
@@ -41,7 +41,7 @@ set enable_seqscan = off
 set jit = off
 as $$
 begin
-    insert into holdfast.turns as t (turn, bucket, queue, kind)
+    insert into holdfast.line as t (turn, bucket, queue, kind)
     select (extract(epoch from clock_timestamp()) * 1000000)::bigint, h.bucket, h.queue, h.kind
     from (
         -- In a lane there may be several kinds: the turn is that of the first task's, of these and of those that wait already.
@@ -54,7 +54,7 @@ begin
             select b.bucket, o.priority, o.position, o.id, o.queue, o.kind
             from (select distinct u.bucket from unnest(buckets) as u (bucket) where left(u.bucket, 4) = 'lane') b
             cross join lateral (
-                select c.priority, c.position, c.id, c.queue, c.kind from holdfast.waiting c
+                select c.priority, c.position, c.id, c.queue, c.kind from holdfast.blocked c
                 where c.bucket = b.bucket
                 order by c.priority, c.position, c.id
                 limit 1
@@ -81,22 +81,22 @@ set jit = off
 as $$
 begin
     return exists (
-        select from holdfast.turns t
+        select from holdfast.line t
         where t.queue = any (queues) and t.kind = any (kinds) and t.turn <= (extract(epoch from clock_timestamp()) * 1000000)::bigint
     );
 end
 $$;
 
 
--- name: offer
+-- name: enlist
 -- Called after a limit was raised or tasks were put behind buckets: a bucket that was full has given up its turn.
-select holdfast.offer(%(names)s::text[]);
+select holdfast.enlist(%(names)s::text[]);
 
 
--- name: offer_beside
+-- name: enlist_beside
 -- Tasks left their buckets otherwise than by running: the next one of a lane may be at the head now, and those behind
 -- may have waited for a claim to meet these in ready.
-select holdfast.offer(array(
+select holdfast.enlist(array(
     select t.bucket from holdfast.tasks t where t.id = any (%(ids)s::uuid[]) and t.bucket is not null
 ));
 
@@ -111,25 +111,25 @@ with recursive live as materialized (
             and not exists (select from holdfast.queues q where q.name = u.queue and q.paused_at is not null)
     ), '{}') as queues
 ), places as (
-    (select w.bucket, 1 as nth from holdfast.waiting w where w.bucket > %(after)s and left(w.bucket, 6) <> 'after:' order by w.bucket limit 1)
+    (select w.bucket, 1 as nth from holdfast.blocked w where w.bucket > %(after)s and left(w.bucket, 6) <> 'after:' order by w.bucket limit 1)
     union all
-    select (select w.bucket from holdfast.waiting w where w.bucket > p.bucket and left(w.bucket, 6) <> 'after:' order by w.bucket limit 1), p.nth + 1
+    select (select w.bucket from holdfast.blocked w where w.bucket > p.bucket and left(w.bucket, 6) <> 'after:' order by w.bucket limit 1), p.nth + 1
     from places p
     where p.bucket is not null and p.nth < %(limit)s
 ), missing as materialized (
     select p.bucket from places p
     cross join lateral (
-        select w.queue, w.kind from holdfast.waiting w
+        select w.queue, w.kind from holdfast.blocked w
         where w.bucket = p.bucket and ((select l.queues from live l) is null or w.queue = any ((select l.queues from live l)::text[]))
         order by w.priority, w.position, w.id
         limit 1
     ) h
     where p.bucket is not null and not exists (
         -- Nor one in the name of a task that is not the first any more.
-        select from holdfast.turns t where t.bucket = p.bucket and t.queue = h.queue and t.kind = h.kind
+        select from holdfast.line t where t.bucket = p.bucket and t.queue = h.queue and t.kind = h.kind
     )
 )
 select
     (select count(*) from missing),
     (select max(p.bucket) from places p where (select count(*) from places) >= %(limit)s),
-    holdfast.offer(array(select m.bucket from missing m), (select l.queues from live l));
+    holdfast.enlist(array(select m.bucket from missing m), (select l.queues from live l));

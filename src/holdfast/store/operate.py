@@ -204,7 +204,7 @@ class Operator:
 
     async def _let_pass(self, conn: Conn, ids: Sequence[str]) -> None:
         """Where these stood behind buckets, others there may start now."""
-        await conn.execute(self._sql["offer_beside"], {"ids": list(ids)})
+        await conn.execute(self._sql["enlist_beside"], {"ids": list(ids)})
 
     async def _require(self, conn: Conn, task_id: str, move: Move) -> None:
         """Raise unless the move is allowed now, in which case it is worth another try."""
@@ -217,9 +217,9 @@ class Operator:
         row = await (await conn.execute(self._read["has_row"], {"id": task_id})).fetchone()
         match row:
             case (False, False):
-                how = "is queued, but its row in ready, waiting or running is missing or differs from tasks"
+                how = "is queued, but its row in ready, blocked or running is missing or differs from tasks"
             case (True, True):
-                how = "is failed, cancelled or paused, but still has a row in ready, waiting or running"
+                how = "is failed, cancelled or paused, but still has a row in ready, blocked or running"
             case _:
                 return TaskContended(task_id)
         advice = "nothing was done; run `holdfast doctor --repair --reason …`"

@@ -13,7 +13,7 @@ with facts as materialized (
     where r.queue = f.queue and r.priority = f.priority and r.run_at = f.run_at and r.id = f.id
     returning r.id
 ), stepped_out as (
-    delete from holdfast.waiting w
+    delete from holdfast.blocked w
     using facts f
     where w.id = f.id
     returning w.id
@@ -112,8 +112,8 @@ with facts as materialized (
     ))
     returning r.id
 ), stepped_out as (
-    delete from holdfast.waiting w
-    where w.ctid = any (array(select c.ctid from holdfast.waiting c join facts f on f.id = c.id for update of c skip locked))
+    delete from holdfast.blocked w
+    where w.ctid = any (array(select c.ctid from holdfast.blocked c join facts f on f.id = c.id for update of c skip locked))
     returning w.id
 ), held as (
     update holdfast.tasks t
@@ -146,7 +146,7 @@ with facts as materialized (
     where r.queue = f.queue and r.priority = f.priority and r.run_at = f.run_at and r.id = f.id
     returning r.id
 ), stepped_out as (
-    delete from holdfast.waiting w
+    delete from holdfast.blocked w
     using facts f
     where w.id = f.id
     returning w.id

@@ -14,7 +14,7 @@ from holdfast.db.statements import load_all
 RELIST_LIMIT = 2_000
 # As the generated column buckets.rate_ahead counts on.
 START_SECONDS = 0.05
-FILES = ("store/claim_waiting.sql", "store/line.sql", "store/permits.sql")
+FILES = ("store/claim_blocked.sql", "store/line.sql", "store/permits.sql")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ class BlockedRequest:
     queues: Sequence[str]
     # None stands for all kinds.
     kinds: Sequence[str] | None = None
-    # How many more tasks to claim ahead, by bucket whose slots this worker holds, and where to begin there.
+    # How many more tasks to claim ahead, by bucket whose permits this worker holds, and where to begin there.
     ahead: Mapping[str, int] = field(default_factory=dict)
     floors: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    # Slots to give back first.
+    # Permits to give back first.
     freed: Mapping[str, int] = field(default_factory=dict)
     generation: int = 0
 
@@ -52,7 +52,7 @@ class BlockedClaimed:
     """What a claim of blocked tasks took, and what it says about limits."""
 
     claims: Sequence[Claim]
-    # By limit: the slots that the worker holds now, and the limit's capacity if it has one.
+    # By limit: the permits that the worker holds now, and the limit's capacity if it has one.
     held: Mapping[str, tuple[int, int | None]]
     # How many workers share a limit.
     workers: int
@@ -63,11 +63,11 @@ class BlockedClaimed:
 
 
 class Permits:
-    """Leases and returns the slots of limits."""
+    """Leases and returns the permits of limits."""
 
     def __init__(self, settings: Settings, listen: Listener) -> None:
         self._sql = load_all(
-            ["store/claim_waiting.sql", "store/line.sql", "store/permits.sql"], settings.schema_name
+            ["store/claim_blocked.sql", "store/line.sql", "store/permits.sql"], settings.schema_name
         )
         self._listen = listen
 
@@ -79,7 +79,7 @@ class Permits:
         request: BlockedRequest,
         timeout: float = TIMEOUT_SECONDS,
     ) -> BlockedClaimed:
-        """Take up to so many tasks from behind buckets that have room, with their slots."""
+        """Take up to so many tasks from behind buckets that have room, with their permits."""
         values = {
             "queues": [one.queue for one in request.line],
             "kinds": [one.kind for one in request.line],
@@ -88,7 +88,7 @@ class Permits:
             "known": None if request.kinds is None else list(request.kinds),
             "limit": limit,
             "worker": worker,
-            "epoch": request.generation,
+            "generation": request.generation,
             "timeout": timeout,
             "places": list(request.floors),
             "ahead": [request.ahead.get(bucket, 0) for bucket in request.floors],
@@ -98,7 +98,7 @@ class Permits:
             "counts": list(request.freed.values()),
         }
         asked_at = time.monotonic()
-        cursor = await conn.execute(self._sql["claim_waiting"], values)
+        cursor = await conn.execute(self._sql["claim_blocked"], values)
         head, *rows = await cursor.fetchall()
         about = json.loads(head[5])
         claims = [
@@ -109,15 +109,15 @@ class Permits:
             self._listen(TasksClaimed(worker, claims))
         return BlockedClaimed(claims, about["leased"], about["workers"], about["more"], about["met"] or ())
 
-    async def free_slots(self, conn: Conn, worker: str, epoch: int, freed: Mapping[str, int]) -> None:
-        """Give slots back without claiming."""
-        await conn.execute(self._sql["free_slots"], _slots_of(worker, epoch, freed))
+    async def free_permits(self, conn: Conn, worker: str, generation: int, freed: Mapping[str, int]) -> None:
+        """Give permits back without claiming."""
+        await conn.execute(self._sql["free_permits"], _permits_of(worker, generation, freed))
 
-    async def set_slots(self, conn: Conn, worker: str, epoch: int, held: Mapping[str, int]) -> None:
-        """After an answer was lost: the worker holds these slots and no others."""
-        values = _slots_of(worker, epoch, held)
-        rows = await (await conn.execute(self._sql["set_slots"], values)).fetchall()
-        await self.offer(conn, [name for (name,) in rows])
+    async def set_permits(self, conn: Conn, worker: str, generation: int, held: Mapping[str, int]) -> None:
+        """After an answer was lost: the worker holds these permits and no others."""
+        values = _permits_of(worker, generation, held)
+        rows = await (await conn.execute(self._sql["set_permits"], values)).fetchall()
+        await self.enlist(conn, [name for (name,) in rows])
 
     async def relist(self, conn: Conn, after: str = "", limit: int = RELIST_LIMIT) -> tuple[int, str | None]:
         """Give a turn to buckets that lack one; how many did, and where to go on, if there is more."""
@@ -125,12 +125,12 @@ class Permits:
         assert row is not None, "a count always answers"
         return row[0], row[1]
 
-    async def offer(self, conn: Conn, names: Sequence[str]) -> None:
+    async def enlist(self, conn: Conn, names: Sequence[str]) -> None:
         """Give a turn to those of these buckets that have tasks: there may be room now."""
         if names:
-            await conn.execute(self._sql["offer"], {"names": list(names)})
+            await conn.execute(self._sql["enlist"], {"names": list(names)})
 
 
-def _slots_of(worker: str, epoch: int, slots: Mapping[str, int]) -> dict[str, object]:
-    names, counts = list(slots), list(slots.values())
-    return {"worker": worker, "epoch": epoch, "names": names, "counts": counts}
+def _permits_of(worker: str, generation: int, permits: Mapping[str, int]) -> dict[str, object]:
+    names, counts = list(permits), list(permits.values())
+    return {"worker": worker, "generation": generation, "names": names, "counts": counts}

@@ -1,12 +1,12 @@
--- The slots of limits that workers hold: leased with a claim, set after a lost answer, freed.
+-- The permits of limits that workers hold: leased with a claim, set after a lost answer, freed.
 
 
 -- name: install_lease_at_once
--- Leases slots for tasks that stand in ready (`names` has the bucket of each, in their order), where nobody
+-- Leases permits for tasks that stand in ready (`names` has the bucket of each, in their order), where nobody
 -- waits behind the bucket already: most of a hundred thousand keys are idle, and starting from there saves
 -- the way through waiting and turns. Only limits of a key that count what runs: rates, lanes and keys
--- that are only served in turn go the long way. Answers for how many tasks of each bucket slots were leased.
-create or replace function holdfast.lease_at_once(names text[], holder uuid, of_epoch integer, room integer) returns table (name text, slots integer)
+-- that are only served in turn go the long way. Answers for how many tasks of each bucket permits were leased.
+create or replace function holdfast.lease_at_once(names text[], holder uuid, of_generation integer, room integer) returns table (name text, permits integer)
 language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -17,32 +17,32 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-    guarded integer[];
+    locked integer[];
 begin
     {reads_committed}
     if names is null or room < 1 then
         return;
     end if;
-    guarded := array(
-        select g.number from holdfast.guards g
+    locked := array(
+        select g.number from holdfast.bucket_locks g
         where g.number = any (array(select hashtext(n.name) & 16383 from unnest(names) as n (name)))
         for update skip locked
     );
-    -- A new statement, so that it sees what the last holder of a guard wrote.
+    -- A new statement, so that it sees what the last holder of a lock wrote.
     return query
     with wanted as materialized (
         select n.name, count(*)::integer as tasks, min(n.nth) as nth
         from unnest(names) with ordinality as n (name, nth)
-        where hashtext(n.name) & 16383 = any (guarded)
+        where hashtext(n.name) & 16383 = any (locked)
         group by n.name
     ), fitting as materialized (
-        select f.name, f.mine, least(f.slots, room - f.before)::integer as slots
+        select f.name, f.mine, least(f.permits, room - f.before)::integer as permits
         from (
-            select w.name, x.slots, u.mine, sum(x.slots) over (order by w.nth) - x.slots as before
+            select w.name, x.permits, u.mine, sum(x.permits) over (order by w.nth) - x.permits as before
             from wanted w
             cross join lateral (
-                select sum(s.slots)::integer as slots, (array_agg(s.ctid) filter (where s.worker = holder))[1] as mine
-                from holdfast.slots s
+                select sum(s.permits)::integer as permits, (array_agg(s.ctid) filter (where s.worker = holder))[1] as mine
+                from holdfast.permits s
                 where s.bucket = w.name
                 offset 0
             ) u
@@ -51,32 +51,32 @@ begin
                 select b.* from holdfast.buckets b where b.name = split_part(w.name, '=', 1) || '=*' offset 0
             ) r on b.name is null
             cross join lateral (
-                select least(w.tasks, case when b.name is null then r.capacity else b.capacity end - coalesce(u.slots, 0)) as slots
+                select least(w.tasks, case when b.name is null then r.capacity else b.capacity end - coalesce(u.permits, 0)) as permits
             ) x
-            where x.slots > 0 and coalesce(b.capacity, r.capacity) is not null
+            where x.permits > 0 and coalesce(b.capacity, r.capacity) is not null
                 and coalesce(b.paused_at, r.paused_at) is null
                 and coalesce(b.rate_count, r.rate_count) is null
-                and (select true from holdfast.waiting c where c.bucket = w.name limit 1) is null
+                and (select true from holdfast.blocked c where c.bucket = w.name limit 1) is null
         ) f
         where f.before < room
     ), more as (
-        update holdfast.slots s
-        set slots = s.slots + f.slots, epoch = of_epoch
+        update holdfast.permits s
+        set permits = s.permits + f.permits, generation = of_generation
         from fitting f
         where s.ctid = f.mine
     ), leased as (
-        insert into holdfast.slots (worker, slots, epoch, bucket)
-        select holder, f.slots, of_epoch, f.name from fitting f where f.mine is null
+        insert into holdfast.permits (worker, permits, generation, bucket)
+        select holder, f.permits, of_generation, f.name from fitting f where f.mine is null
     )
-    select f.name, f.slots from fitting f;
+    select f.name, f.permits from fitting f;
 end
 $$;
 
 
--- name: install_free_slots
--- Gives slots back. Only those of the worker's present epoch: an older connection of its own may still be
+-- name: install_free_permits
+-- Gives permits back. Only those of the worker's present generation: an older connection of its own may still be
 -- at work, and what that one frees was counted away already.
-create or replace function holdfast.free_slots(holder uuid, of_epoch integer, names text[], counts integer[]) returns void
+create or replace function holdfast.free_permits(holder uuid, of_generation integer, names text[], counts integer[]) returns void
 language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -89,47 +89,47 @@ declare
     rests integer[];
 begin
     {reads_committed}
-    select array_agg(x.place), array_agg(x.fewer), array_agg(x.slots - x.fewer)
+    select array_agg(x.place), array_agg(x.fewer), array_agg(x.permits - x.fewer)
     into places, fewer, rests
     from (
-        select c.place, c.slots, f.slots as fewer
-        from (select u.name, u.slots from unnest(names, counts) as u (name, slots) order by u.name) f
+        select c.place, c.permits, f.permits as fewer
+        from (select u.name, u.permits from unnest(names, counts) as u (name, permits) order by u.name) f
         cross join lateral (
-            select s.ctid as place, s.slots from holdfast.slots s
-            where s.bucket = f.name and s.worker = holder and s.epoch = of_epoch
+            select s.ctid as place, s.permits from holdfast.permits s
+            where s.bucket = f.name and s.worker = holder and s.generation = of_generation
             for update
         ) c
     ) x;
-    delete from holdfast.slots s
+    delete from holdfast.permits s
     where s.ctid = any (array(select u.place from unnest(places, rests) as u (place, rest) where u.rest <= 0));
     if 0 < any (rests) then
-        update holdfast.slots s
-        set slots = s.slots - u.fewer
+        update holdfast.permits s
+        set permits = s.permits - u.fewer
         from unnest(places, fewer, rests) as u (place, fewer, rest)
         where s.ctid = u.place and u.rest > 0;
     end if;
-    perform holdfast.offer(names);
+    perform holdfast.enlist(names);
 end
 $$;
 
 
--- name: free_slots
--- Names the epoch of the worker, because slots of an earlier connection were already counted away.
-select holdfast.free_slots(%(worker)s::uuid, %(epoch)s::integer, %(names)s::text[], %(counts)s::integer[]);
+-- name: free_permits
+-- Names the generation of the worker, because permits of an earlier connection were already counted away.
+select holdfast.free_permits(%(worker)s::uuid, %(generation)s::integer, %(names)s::text[], %(counts)s::integer[]);
 
 
--- name: set_slots
--- After an answer was lost: what the worker says that it holds is what it holds. The epoch makes void
+-- name: set_permits
+-- After an answer was lost: what the worker says that it holds is what it holds. The generation makes void
 -- whatever an older connection may still do.
 with kept as materialized (
-    select u.name, u.slots from unnest(%(names)s::text[], %(counts)s::integer[]) as u (name, slots)
+    select u.name, u.permits from unnest(%(names)s::text[], %(counts)s::integer[]) as u (name, permits)
 ), gone as (
-    delete from holdfast.slots s
+    delete from holdfast.permits s
     where s.worker = %(worker)s::uuid and not exists (select from kept k where k.name = s.bucket)
     returning s.bucket
 ), changed as (
-    update holdfast.slots s
-    set slots = least(s.slots, k.slots), epoch = %(epoch)s::integer
+    update holdfast.permits s
+    set permits = least(s.permits, k.permits), generation = %(generation)s::integer
     from kept k
     where s.bucket = k.name and s.worker = %(worker)s::uuid
     returning s.bucket
@@ -137,10 +137,10 @@ with kept as materialized (
 select bucket from gone union all select bucket from changed;
 
 
--- name: has_slots
--- Saves counting all that an HTTP worker holds when the tasks that ended cannot have had a slot.
+-- name: has_permits
+-- Saves counting all that an HTTP worker holds when the tasks that ended cannot have had a permit.
 select exists (
-    select from holdfast.slots s where s.bucket = any (%(names)s::text[]) and s.worker = %(worker)s::uuid
+    select from holdfast.permits s where s.bucket = any (%(names)s::text[]) and s.worker = %(worker)s::uuid
 );
 
 

@@ -29,7 +29,7 @@ skipped as (
             select case
                 when t.mark is null then 'it is back at work already'
                 when t.marked_at <> i.marked_at then 'it has failed anew since'
-                when {has_row} then 'it still has a row in ready, waiting or running: run `holdfast doctor --repair --reason …`'
+                when {has_row} then 'it still has a row in ready, blocked or running: run `holdfast doctor --repair --reason …`'
                 -- It is as it was, so somebody else has written to it at this moment: all of this is tried again.
                 when t.mark in ('failed', 'cancelled') and holdfast.require_moved(1, 0) then null
                 else 'it is ' || t.mark

@@ -7,7 +7,7 @@ select from holdfast.tasks t where t.id = any (%(ids)s::uuid[]) order by t.id fo
 
 
 -- name: remove_rows
--- Deletes the rows of these tasks in ready, waiting and running that should not be there: all of a task that is marked or
+-- Deletes the rows of these tasks in ready, blocked and running that should not be there: all of a task that is marked or
 -- deleted, a row in ready that differs from tasks, and, of several rows, all except the one in running, else waiting. Rows
 -- that are locked by others are skipped.
 with wanted as materialized (
@@ -21,16 +21,16 @@ with wanted as materialized (
         from holdfast.ready c
         join wanted n on n.id = c.id
         where n.unwanted or (c.queue, c.priority, c.run_at) is distinct from (n.queue, n.priority, n.run_at)
-            or exists (select from holdfast.waiting o where o.id = c.id)
+            or exists (select from holdfast.blocked o where o.id = c.id)
             or exists (select from holdfast.running o where o.id = c.id)
         for update of c skip locked
     ))
     returning r.id
 ), from_waiting as (
-    delete from holdfast.waiting w
+    delete from holdfast.blocked w
     where w.ctid = any (array(
         select c.ctid
-        from holdfast.waiting c
+        from holdfast.blocked c
         join wanted n on n.id = c.id
         where n.unwanted or exists (select from holdfast.running o where o.id = c.id)
         for update of c skip locked
@@ -47,14 +47,14 @@ select id::text from from_ready union select id::text from from_waiting union se
 
 
 -- name: restore
--- Live tasks without a row in ready, waiting or running go back to ready, as they stand in tasks: what comes after others
+-- Live tasks without a row in ready, blocked or running go back to ready, as they stand in tasks: what comes after others
 -- still stands behind them. The caller holds their rows, and this is a statement of its own, so that it sees what was written before.
 with xid as materialized (
     select pg_current_xact_id() as number
 ), there as materialized (
     select r.id from holdfast.ready r join unnest(%(ids)s::uuid[]) as u (id) on u.id = r.id
     union all
-    select w.id from holdfast.waiting w where w.id = any (%(ids)s::uuid[])
+    select w.id from holdfast.blocked w where w.id = any (%(ids)s::uuid[])
     union all
     select x.id from holdfast.running x where x.id = any (%(ids)s::uuid[])
 ), changed as (

@@ -269,7 +269,7 @@ def _record(claim: Claim, verdict: Verdict) -> Mapping[str, object]:
         "crashes": verdict.spent.crashes,
         "polls": verdict.spent.polls,
         "rate_limits": verdict.spent.rate_limits,
-        "alone": verdict.alone,
+        "isolate": verdict.isolate,
         "failure_class": failure and failure.failure_class,
         "error_code": failure and failure.code,
         "error_message": failure and failure.message,

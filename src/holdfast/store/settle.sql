@@ -20,7 +20,7 @@ $$;
 
 -- name: complete
 -- Success: out of running under the fence, out of tasks, into history, in one statement. Ids that do
--- not come back were refused. Slots of limits belong to the worker, not to the task: nothing is freed here.
+-- not come back were refused. Permits of limits belong to the worker, not to the task: nothing is freed here.
 with gone as (
     delete from holdfast.running r
     using unnest(%(ids)s::uuid[], %(fences)s::bigint[], %(results)b::jsonb[]) as v (id, fence, result)
@@ -66,7 +66,7 @@ with verdicts as materialized (
     select v.*
     from jsonb_to_recordset(%(verdicts)s::jsonb) as v (
         id uuid, fence bigint, move text, after_seconds double precision, reason text, progress real,
-        attempts integer, failures smallint, crashes smallint, polls integer, rate_limits smallint, alone boolean,
+        attempts integer, failures smallint, crashes smallint, polls integer, rate_limits smallint, isolate boolean,
         failure_class text, error_code text, error_message text, error_stack text, fingerprint text, dead_reason text
     )
 ), clock as materialized (
@@ -92,7 +92,7 @@ with verdicts as materialized (
         crashes = t.crashes + g.crashes,
         polls = t.polls + g.polls,
         rate_limits = t.rate_limits + g.rate_limits,
-        alone = coalesce(g.alone, t.alone),
+        isolate = coalesce(g.isolate, t.isolate),
         progress = greatest(t.progress, g.progress),
         polling_since = case when g.move = 'snooze' then coalesce(t.polling_since, g.started_at) else t.polling_since end,
         progressed_at = case when g.move = 'snooze' and (t.progressed_at is null or g.progress > t.progress or t.progress is null and g.progress is not null)

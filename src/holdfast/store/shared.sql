@@ -63,7 +63,7 @@ exists (
         select from holdfast.ready p
         where p.queue = t.queue and p.priority = t.priority and p.run_at = t.run_at and p.id = t.id
     )
-    or exists (select from holdfast.waiting p where p.id = t.id)
+    or exists (select from holdfast.blocked p where p.id = t.id)
     or exists (select from holdfast.running p where p.id = t.id)
 
 
@@ -71,12 +71,12 @@ exists (
 -- A claim that may have to be taken back, with all that deciding needs.
 f.id::text, f.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
     t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, t.bucket, t.max_attempts, t.timeout_seconds,
-    t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.alone,
+    t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.isolate,
     case when t.polls > 0 then array[extract(epoch from t.polling_since), t.progress, extract(epoch from t.progressed_at)]::double precision[] end,
     f.started_at, f.worker::text, f.overdue
 
 
--- shared: as_waiting
+-- shared: as_blocked
             coalesce(p.position, (extract(epoch from p.run_at) * 1000000)::bigint), p.id, p.timeout_seconds,
             case when p.position is null then p.priority else 0 end,
             coalesce(p.bucket, p.kind || '@' || p.queue), p.queue, p.kind

@@ -13,16 +13,16 @@ on conflict (name) do nothing;
 -- Whatever still stands aside then is served from there.
 with recursive waiting_kinds as (
     -- Each kind once, by as many probes of the index as there are kinds.
-    (select w.kind from holdfast.waiting w order by w.kind limit 1)
+    (select w.kind from holdfast.blocked w order by w.kind limit 1)
     union all
-    select (select w.kind from holdfast.waiting w where w.kind > k.kind order by w.kind limit 1)
+    select (select w.kind from holdfast.blocked w where w.kind > k.kind order by w.kind limit 1)
     from waiting_kinds k
     where k.kind is not null
 ), live as materialized (
     select w.kinds from holdfast.workers w where w.lost_at is null and w.lease_expires_at > now()
 ), made as (
     -- Behind a limit nobody meets a task whose kind is not served, so nobody puts a gate before it.
-    insert into holdfast.buckets as b (name, kind, parked_at)
+    insert into holdfast.buckets as b (name, kind, unserved_at)
     select 'kind:' || k.kind, k.kind, now()
     from waiting_kinds k
     where k.kind is not null
@@ -33,7 +33,7 @@ with recursive waiting_kinds as (
     returning b.kind
 ), gates as materialized (
     select
-        b.name, b.parked_at,
+        b.name, b.unserved_at,
         b.paused_at is null and b.capacity is null and b.rate_count is null and coalesce(b.resumed_at < now() - interval '10 s', true) as idle,
         exists (select from live l where b.kind = any (l.kinds)) as served,
         exists (select from live l where b.kind <> all (l.kinds)) as unknown_to_some
@@ -41,20 +41,20 @@ with recursive waiting_kinds as (
     where b.kind is not null
 ), parked as (
     update holdfast.buckets b
-    set parked_at = now()
+    set unserved_at = now()
     from gates g
-    where b.name = g.name and not g.served and b.parked_at is null
+    where b.name = g.name and not g.served and b.unserved_at is null
     returning b.kind
 ), returned as (
     update holdfast.buckets b
-    set parked_at = null
+    set unserved_at = null
     from gates g
-    where b.name = g.name and g.served and b.parked_at is not null
+    where b.name = g.name and g.served and b.unserved_at is not null
     returning b.kind
 ), opened as (
     delete from holdfast.buckets b
     using gates g
-    where b.name = g.name and g.idle and g.served and not g.unknown_to_some and g.parked_at is null
+    where b.name = g.name and g.idle and g.served and not g.unknown_to_some and g.unserved_at is null
         and b.paused_at is null and b.capacity is null and b.rate_count is null
 )
 select p.kind, 'parked' from parked p
@@ -66,26 +66,26 @@ union all
 select b.kind, 'waits'
 from gates g
 join holdfast.buckets b on b.name = g.name
-where g.parked_at is not null and not g.served;
+where g.unserved_at is not null and not g.served;
 
 
 -- name: restart_gates
 -- Whoever takes over the chores has not seen how long a kind was without a worker: its grace begins anew.
 update holdfast.buckets b
-set parked_at = now()
-where b.parked_at is not null
+set unserved_at = now()
+where b.unserved_at is not null
 returning b.kind;
 
 
 -- name: unroute
 -- Tasks that waited longer than the grace for a worker that knows their kind fail for good.
 with stepped_out as (
-    delete from holdfast.waiting w
+    delete from holdfast.blocked w
     where w.ctid = any (array(
         select c.ctid
         from holdfast.buckets b
-        join holdfast.waiting c on c.kind = b.kind
-        where b.kind is not null and b.parked_at <= now() - make_interval(secs => %(grace)s::double precision)
+        join holdfast.blocked c on c.kind = b.kind
+        where b.kind is not null and b.unserved_at <= now() - make_interval(secs => %(grace)s::double precision)
             -- While nobody is there at all, nobody is missing.
             and exists (select from holdfast.workers l where l.lost_at is null and l.lease_expires_at > now())
         limit %(limit)s

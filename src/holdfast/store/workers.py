@@ -66,7 +66,7 @@ class Workers:
         row = await (await conn.execute(self._sql["retire_worker"], {"worker": worker})).fetchone()
         assert row is not None, "a select without a table always answers"
         gone, freed = row
-        await self._permits.offer(conn, freed)
+        await self._permits.enlist(conn, freed)
         return bool(gone)
 
     async def reconcile(self, conn: Conn, worker: str, held: Iterable[Claim]) -> Settled:
@@ -129,7 +129,7 @@ class Workers:
         row = await (await conn.execute(self._sql["lose_workers"])).fetchone()
         assert row is not None, "a select without a table always answers"
         lost, freed = row
-        await self._permits.offer(conn, freed)
+        await self._permits.enlist(conn, freed)
         if lost:
             self._listen(WorkersLost(lost))
         values = {
@@ -159,15 +159,15 @@ class Workers:
         await conn.execute(self._sql["leave_maintenance"], {"holder": holder})
 
 
-def _outcome_of_lost(claim: Claim, overdue: bool, alone: bool | None, lost_before: bool) -> Outcome:  # noqa: FBT001 (a row's columns)
+def _outcome_of_lost(claim: Claim, overdue: bool, sole: bool | None, lost_before: bool) -> Outcome:  # noqa: FBT001 (a row's columns)
     if overdue:
         message = f"it was still running past its deadline in worker {claim.worker}"
         return Failed(Failure.of(FailureClass.TIMEOUT, message))
-    if alone is None:
+    if sole is None:
         return Released(Release.UNKNOWN_CLAIM)
     # A whole tree goes down with its machine far more often than by a task, and nobody knows what had
     # started: only what is lost again is a suspect.
-    return WorkerLost(alone=alone, how="its worker's lease ended", suspect=lost_before)
+    return WorkerLost(sole=sole, how="its worker's lease ended", suspect=lost_before)
 
 
 def as_claims(rows: Iterable[TupleRow]) -> list[Claim]:

@@ -31,7 +31,7 @@ with found as materialized (
     from holdfast.running r
     where r.worker = %(worker)s::uuid
 )
-select {as_lapsed}, false as alone, t.failure_class is not distinct from 'worker_lost' as lost_before
+select {as_lapsed}, false as sole, t.failure_class is not distinct from 'worker_lost' as lost_before
 from found f left join {tasks_found} on true;
 
 
@@ -57,7 +57,7 @@ with found as materialized (
 select
     {as_lapsed},
     -- Of a worker that is not known nothing is known: null.
-    case when f.known then h.held = 1 end as alone,
+    case when f.known then h.held = 1 end as sole,
     t.failure_class is not distinct from 'worker_lost' as lost_before
 from found f
 join holding h on h.worker = f.worker
@@ -72,9 +72,9 @@ with lost as (
     where w.lost_at is null and w.lease_expires_at <= now()
     returning w.id
 ), freed as (
-    -- Its slots come back with its lease; so do those that a lost or forgotten worker took in its last moment.
+    -- Its permits come back with its lease; so do those that a lost or forgotten worker took in its last moment.
     -- Whoever renews at this moment is not among the lost.
-    delete from holdfast.slots s
+    delete from holdfast.permits s
     where s.worker in (select l.id from lost l)
         or not exists (select from holdfast.workers w where w.id = s.worker and w.lost_at is null)
     returning s.bucket
@@ -87,7 +87,7 @@ select
 -- name: retire_worker
 -- Gone on purpose, or lost and with nothing left in its name.
 with freed as (
-    delete from holdfast.slots s where s.worker = %(worker)s::uuid returning s.bucket
+    delete from holdfast.permits s where s.worker = %(worker)s::uuid returning s.bucket
 ), gone as (
     delete from holdfast.workers w
     where w.id = %(worker)s::uuid

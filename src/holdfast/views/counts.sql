@@ -96,7 +96,7 @@ from (
     from holdfast.ready r
     group by 1, 2
     union all
-    select w.queue, w.kind, 0, 0, count(*), null from holdfast.waiting w group by 1, 2
+    select w.queue, w.kind, 0, 0, count(*), null from holdfast.blocked w group by 1, 2
 ) x
 group by 1, 2;
 

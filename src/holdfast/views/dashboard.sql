@@ -6,7 +6,7 @@ select x.kind, count(*) filter (where not x.later), count(*) filter (where x.lat
 from (
     (select r.kind, r.run_at > now() as later from holdfast.ready r limit %(most)s::integer + 1)
     union all
-    (select w.kind, false from holdfast.waiting w limit %(most)s::integer + 1)
+    (select w.kind, false from holdfast.blocked w limit %(most)s::integer + 1)
 ) x
 group by x.kind;
 

@@ -156,7 +156,7 @@ with recursive found as (
     from found f
     where f.queue is not null and f.nth <= %(queues_max)s::integer
 ), behind as materialized (
-    select w.queue, count(*) as tasks from (select w.queue from holdfast.waiting w limit %(most)s::integer + 1) w group by w.queue
+    select w.queue, count(*) as tasks from (select w.queue from holdfast.blocked w limit %(most)s::integer + 1) w group by w.queue
 ), runs as materialized (
     select t.queue, count(*) as tasks
     from (select r.id from holdfast.running r limit %(most)s::integer + 1) f
@@ -285,7 +285,7 @@ where t.id = %(id)s::uuid;
 -- What stands in the way of one task that is queued.
 select
     {has_row}, r.id is not null, r.run_at, r.run_at > now(), w.bucket,
-    k.paused_at, k.paused_by, k.pause_reason, k.paused_until, k.parked_at,
+    k.paused_at, k.paused_by, k.pause_reason, k.paused_until, k.unserved_at,
     q.paused_at, q.paused_by, q.pause_reason, q.paused_until,
     exists (
         select from holdfast.workers l
@@ -304,7 +304,7 @@ select
     ),
     (
         select count(*) from (
-            select from holdfast.waiting o
+            select from holdfast.blocked o
             where o.bucket = w.bucket and (o.priority, o.position, o.id) < (w.priority, w.position, w.id)
             limit 10000
         ) ahead
@@ -325,13 +325,13 @@ select
         order by e.position
         limit 1
     ),
-    -- Every limit that it counts against: its name, capacity, rate, and who holds its slots.
+    -- Every limit that it counts against: its name, capacity, rate, and who holds its permits.
     (
         select coalesce(json_agg(json_build_array(
             x.name, b.capacity, b.rate_count, b.rate_seconds, extract(epoch from f.spent_until - now()) * b.rate_count / b.rate_seconds > b.rate_ahead - 1,
             (
-                select json_object_agg(coalesce(o.name, 'gone') || ' ' || left(s.worker::text, 13), s.slots)
-                from holdfast.slots s left join holdfast.workers o on o.id = s.worker
+                select json_object_agg(coalesce(o.name, 'gone') || ' ' || left(s.worker::text, 13), s.permits)
+                from holdfast.permits s left join holdfast.workers o on o.id = s.worker
                 where s.bucket = x.name
             )
         )), '[]')
@@ -345,7 +345,7 @@ select
     )
 from holdfast.tasks t
 left join holdfast.ready r on r.queue = t.queue and r.priority = t.priority and r.run_at = t.run_at and r.id = t.id
-left join holdfast.waiting w on w.id = t.id
+left join holdfast.blocked w on w.id = t.id
 left join holdfast.buckets k on k.kind = t.kind
 left join holdfast.queues q on q.name = t.queue
 where t.id = %(id)s::uuid;

@@ -62,7 +62,7 @@ class _Facts:
     paused_by: str | None
     pause_reason: str | None
     paused_until: datetime | None
-    parked_at: datetime | None
+    unserved_at: datetime | None
     queue_paused_at: datetime | None
     queue_by: str | None
     queue_reason: str | None
@@ -88,7 +88,7 @@ class Why:
             row = await (await conn.execute(self._sql["has_row"], {"id": task.id})).fetchone()
             if row == (True, True):
                 text = (
-                    f"it is {task.state}, but still has a row in ready, waiting or running, so that a worker "
+                    f"it is {task.state}, but still has a row in ready, blocked or running, so that a worker "
                     f"may run it: {_REPAIR}"
                 )
                 return [Reason(WaitCause.STRANDED, text), *await self._of(conn, task)]
@@ -137,7 +137,7 @@ def _stranded(facts: _Facts) -> list[Reason]:
     if facts.has_row:
         return []
     text = (
-        "its row in ready, waiting or running is missing, or differs from tasks. If it is missing, no worker "
+        "its row in ready, blocked or running is missing, or differs from tasks. If it is missing, no worker "
         "finds the task; if it differs, a worker may run the task, but it cannot be cancelled or paused: "
         f"{_REPAIR}"
     )
@@ -184,7 +184,7 @@ def _workers(task: TaskView, facts: _Facts) -> list[Reason]:
     if not facts.served:
         text = f"no live worker serves its queue {task.queue}: start one with --queues {task.queue}"
         return [Reason(WaitCause.NO_WORKER, text)]
-    if not facts.known or facts.parked_at is not None:
+    if not facts.known or facts.unserved_at is not None:
         text = f"no live worker of its queue has a handler for its kind {task.kind}"
         return [Reason(WaitCause.NO_HANDLER, text)]
     return []
@@ -226,7 +226,7 @@ def _full(
     """Whether a limit is full, or a rate is spent."""
     held = holders or {}
     if capacity is not None and sum(held.values()) >= capacity:
-        who = ", ".join(f"{worker} ({slots})" for worker, slots in held.items()) or "nobody"
+        who = ", ".join(f"{worker} ({permits})" for worker, permits in held.items()) or "nobody"
         text = f"the limit of {name}, {capacity} at once, is full: held by {who}"
         return [Reason(WaitCause.LIMIT_FULL, text)]
     if spent:

@@ -128,7 +128,7 @@ class HttpWorkers:
                 unreadable.append((claim, self._policies.judge(claim, Failed(failure))))
         if unreadable:
             await self._store.settler.settle(conn, unreadable)
-        await self._rows.keep_slots(conn, worker)
+        await self._rows.keep_permits(conn, worker)
         return lease, ready
 
     async def report(self, conn: Conn, worker: str, held: Held, outcome: Outcome) -> Move | None:
@@ -138,7 +138,7 @@ class HttpWorkers:
         if claim is None:
             return await self._ended_before(conn, worker, held, outcome)
         settled = await self._store.settler.settle(conn, [(claim, await self._verdict(conn, claim, outcome))])
-        await self._rows.keep_slots(conn, worker, [claim])
+        await self._rows.keep_permits(conn, worker, [claim])
         if not settled.accepted:
             # Somebody has deleted the task meanwhile.
             return None

@@ -11,7 +11,7 @@ def timed_out(seconds: float) -> Failed:
 
 def timed_out_in_bulk() -> WorkerLost:
     """The outcome of items of a bulk call that did not end in its time: each of them runs next alone."""
-    return WorkerLost(alone=False, how="the bulk call that it was in ran past its deadline")
+    return WorkerLost(sole=False, how="the bulk call that it was in ran past its deadline")
 
 
 def ended_by(error: BaseException) -> Failed:

@@ -265,11 +265,12 @@ def _known(worker: str) -> str:
 
 def _claimed(claim: Claim) -> str:
     """A claimed task as JSON. Its payload is put in as it is stored: reading and writing it takes long."""
-    same = ("id", "kind", "queue", "version", "max_attempts", "subject", "trace_id", "enqueued_at", "alone")
+    same = ("id", "kind", "queue", "version", "max_attempts", "subject", "trace_id", "enqueued_at")
     values = {name: getattr(claim, name) for name in same} | {
         "lease_token": claim.fence,
         "payload": None,
         "attempt": claim.attempts + 1,
+        "alone": claim.isolate,
         "timeout_seconds": claim.timeout_seconds or TIMEOUT_SECONDS,
         "idempotency_key": claim.key,
     }

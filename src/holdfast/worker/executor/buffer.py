@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from holdfast.core.task import Claim
 from holdfast.worker.executor.gathering import Gathering
-from holdfast.worker.executor.permits import Slots
+from holdfast.worker.executor.permits import HeldPermits
 
 # Claimed ahead on a wrong guess: what has not started by then goes back to whoever is free.
 WAIT_SECONDS_MAX = 1.0
@@ -15,20 +15,20 @@ WAIT_SECONDS_MAX = 1.0
 class Buffer:
     """The claims in one executor's hand."""
 
-    def __init__(self, slots: Slots, gathering: Gathering) -> None:
-        self._slots = slots
+    def __init__(self, permits: HeldPermits, gathering: Gathering) -> None:
+        self._permits = permits
         self._gathering = gathering
         self._plain: deque[Claim] = deque()
         self._moved_at = 0.0
         self._singles_next = False
 
     def __len__(self) -> int:
-        return len(self._plain) + len(self._slots) + len(self._gathering)
+        return len(self._plain) + len(self._permits) + len(self._gathering)
 
     @property
     def startable(self) -> int:
         """How many of them need nothing but room."""
-        return len(self._plain) + self._slots.startable + self._gathering.calls
+        return len(self._plain) + self._permits.startable + self._gathering.calls
 
     @property
     def appetite(self) -> int:
@@ -44,7 +44,7 @@ class Buffer:
         """Out of hand, what should have started and has not for too long."""
         limit = time.monotonic() - WAIT_SECONDS_MAX
         stale: list[Claim] = []
-        if (self._plain or len(self._slots)) and self._moved_at < limit:
+        if (self._plain or len(self._permits)) and self._moved_at < limit:
             stale += self._let_go_of_singles()
         if (due_at := self._gathering.due_at()) is not None and due_at < limit:
             stale += self._let_go_of_gathered()
@@ -52,16 +52,16 @@ class Buffer:
 
     def claims(self) -> list[Claim]:
         """All of them."""
-        return [*self._plain, *self._slots.claims(), *self._gathering.claims()]
+        return [*self._plain, *self._permits.claims(), *self._gathering.claims()]
 
     def take(self, claims: Sequence[Claim], *, full: bool = False) -> None:
         """More of them; `full` says that as many came as were asked for."""
         self._gathering.came(claims, full=full)
-        if not self._plain and not len(self._slots):
+        if not self._plain and not len(self._permits):
             self._moved_at = time.monotonic()
         for claim in claims:
             if claim.limits:
-                self._slots.add(claim)
+                self._permits.add(claim)
             elif self._gathering.gathers(claim):
                 self._gathering.add(claim)
             else:
@@ -69,7 +69,7 @@ class Buffer:
 
     def next(self, items: int) -> Sequence[Claim]:
         """What to start now: one, or those of a bulk call, up to so many."""
-        while (claim := self._slots.next()) is not None:
+        while (claim := self._permits.next()) is not None:
             self._moved_at = time.monotonic()
             if not self._gathering.gathers(claim):
                 return [claim]
@@ -88,12 +88,12 @@ class Buffer:
         return [*self._let_go_of_singles(), *self._let_go_of_gathered()]
 
     def _let_go_of_singles(self) -> list[Claim]:
-        claims = [*self._plain, *self._slots.let_go()]
+        claims = [*self._plain, *self._permits.let_go()]
         self._plain.clear()
         return claims
 
     def _let_go_of_gathered(self) -> list[Claim]:
         claims = self._gathering.let_go()
         for claim in claims:
-            self._slots.returned(claim)
+            self._permits.returned(claim)
         return claims

@@ -9,7 +9,7 @@ from holdfast.store.claim import AtOnce, Claimed, Range, all_ranges
 from holdfast.store.permits import BlockedRequest
 from holdfast.store.store import Store
 from holdfast.worker.executor.floor import Floor, Sweep
-from holdfast.worker.executor.permits import Slots
+from holdfast.worker.executor.permits import HeldPermits
 from holdfast.worker.executor.turns import Turns
 
 # Behind buckets is looked at when something was moved there, and otherwise at this pace.
@@ -37,12 +37,12 @@ class Claimer:
         kinds: Sequence[str],
         clock: Callable[[], float] = time.monotonic,
         timeout: float = TIMEOUT_SECONDS,
-        slots: Slots | None = None,
-        epoch: int = 0,
+        permits: HeldPermits | None = None,
+        generation: int = 0,
     ) -> None:
         self.floor = Floor(queues)
-        self.slots = Slots() if slots is None else slots
-        self._epoch = epoch
+        self.permits = HeldPermits() if permits is None else permits
+        self._generation = generation
         self._turns = Turns(queues, kinds, clock)
         self._store = store
         self._queues = list(queues)
@@ -65,7 +65,7 @@ class Claimer:
         """Up to so many tasks, the oldest overlooked ones first.
 
         From behind buckets no more than `free` are taken: what waits there starts at once. From ready more
-        may come ahead of their start, with their slots, as many as take a few hundredths of a second to run.
+        may come ahead of their start, with their permits: as many as take a few hundredths of a second.
         """
         claims = await self._look(conn, limit, free)
         self._idle = not claims
@@ -73,7 +73,7 @@ class Claimer:
 
     async def _look(self, conn: Conn, limit: int, free: int | None) -> list[Claim]:
         claims: list[Claim] = []
-        hungry = self.slots.hungry()
+        hungry = self.permits.hungry()
         whole = self._idle and self._clock() >= self._whole_from
         # The overlooked and those behind buckets come first, but never take all: whatever is urgent in
         # ready must not wait until a backlog elsewhere is empty.
@@ -86,9 +86,9 @@ class Claimer:
             claims += await self._waiting(conn, min(room, half) if self._ready_gave else room)
             # Where it took all, ready was not looked at: next time it is.
             self._ready_gave |= len(claims) >= limit
-        elif freed := self.slots.take_surplus():
-            await self._store.permits.free_slots(conn, self._worker, self._epoch, freed)
-        # Where only slots want something, ready need not be asked again and again.
+        elif freed := self.permits.take_surplus():
+            await self._store.permits.free_permits(conn, self._worker, self._generation, freed)
+        # Where only permits want something, ready need not be asked again and again.
         if len(claims) < limit and not ((hungry or freed) and self._clock() < self._ready_due_at):
             rest = self._everything if whole else self._ready
             claimed = await rest(conn, limit - len(claims))
@@ -99,7 +99,7 @@ class Claimer:
         return claims
 
     def _at_once(self, room: int, *, turns: bool = False) -> AtOnce:
-        return AtOnce(room, self._kinds, self._epoch, turns)
+        return AtOnce(room, self._kinds, self._generation, turns)
 
     async def _ready(self, conn: Conn, limit: int) -> Claimed:
         at_once = self._at_once(limit)
@@ -116,7 +116,7 @@ class Claimer:
 
     async def _step_over(self, conn: Conn, claimed: Claimed, ranges: Sequence[Range], limit: int) -> None:
         """Where a claim met nothing but tasks behind buckets, move many more of them aside at once."""
-        self.slots.leased_at_once(claimed.claims)
+        self.permits.leased_at_once(claimed.claims)
         self._ready_gave = bool(claimed.claims)
         self.moving = claimed.parked > 0
         if claimed.parked:
@@ -145,13 +145,13 @@ class Claimer:
         return claimed
 
     async def _waiting(self, conn: Conn, limit: int) -> Sequence[Claim]:
-        slots = self.slots
-        freed, ahead, floors = slots.take_surplus(), slots.wanted(), slots.floors()
-        line = self._turns.ranges(slots.sated())
-        request = BlockedRequest(line, self._queues, self._kinds, ahead, floors, freed, self._epoch)
+        permits = self.permits
+        freed, ahead, floors = permits.take_surplus(), permits.wanted(), permits.floors()
+        line = self._turns.ranges(permits.sated())
+        request = BlockedRequest(line, self._queues, self._kinds, ahead, floors, freed, self._generation)
         found = await self._store.permits.claim_blocked(conn, self._worker, limit, request, self._timeout)
         self._turns.learn(found.met)
-        slots.leased(found.held, found.workers, found.more, list(floors), found.claims)
+        permits.leased(found.held, found.workers, found.more, list(floors), found.claims)
         claims = found.claims
         if not claims:
             self._waiting_due_at = self._clock() + WAITING_SECONDS

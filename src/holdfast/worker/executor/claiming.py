@@ -18,7 +18,7 @@ from holdfast.db.connect import Conn
 from holdfast.db.link import Link, LinkLost, ReconnectDelay
 from holdfast.store.store import Store
 from holdfast.worker.executor.claimer import Claimer
-from holdfast.worker.executor.permits import Slots
+from holdfast.worker.executor.permits import HeldPermits
 from holdfast.worker.flight_record import ITEMS_MAX
 from holdfast.worker.options import WorkerOptions
 
@@ -50,7 +50,7 @@ class Claiming:
         self._listen: Listener = store.listen
         self._link = link
         self._delay = ReconnectDelay()
-        self.slots = Slots(self._most)
+        self.permits = HeldPermits(self._most)
         self._generation = link.generation
         self._claimer = self._new_claimer()
         self._reconcile_at: list[float] = []
@@ -107,14 +107,14 @@ class Claiming:
         await asyncio.sleep(self._delay.next())
         return None
 
-    async def free_slots(self) -> None:
-        """Give back, without claiming, the slots that nothing here needs any more."""
-        freed = self.slots.take_surplus()
+    async def free_permits(self) -> None:
+        """Give back, without claiming, the permits that nothing here needs any more."""
+        freed = self.permits.take_surplus()
         if not freed:
             return
         try:
             await self._link.use(
-                lambda conn: self._store.permits.free_slots(conn, self._worker, self._generation, freed)
+                lambda conn: self._store.permits.free_permits(conn, self._worker, self._generation, freed)
             )
         except (LinkLost, psycopg.Error):
             # They are not held here any more, so that the next look at what is held frees them.
@@ -129,7 +129,7 @@ class Claiming:
             self._reconcile_at.pop(0)
             began = time.monotonic()
             await self._store.workers.reconcile(conn, self._worker, self._held())
-            await self._store.permits.set_slots(conn, self._worker, self._generation, self.slots.held())
+            await self._store.permits.set_permits(conn, self._worker, self._generation, self.permits.held())
             now = time.monotonic()
             self._looked_enough_until = now + (now - began) / RECONCILE_SHARE
         return await self._claimer.claim(conn, want, free=free())
@@ -148,6 +148,6 @@ class Claiming:
             self._worker,
             kinds=sorted(self._handlers),
             timeout=max([self._options.timeout_seconds, *timeouts]),
-            slots=self.slots,
-            epoch=self._generation,
+            permits=self.permits,
+            generation=self._generation,
         )

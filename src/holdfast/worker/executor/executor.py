@@ -74,15 +74,15 @@ class Executor:
         self._cancels = Cancels(worker, store, self._claims_link, self._runs)
         self._pace = Pace(options.concurrency, options.sleep_seconds)
         self._claiming = Claiming(worker, options, handlers, store, self._claims_link, self._held)
-        self._slots = self._claiming.slots
-        self._buffer = Buffer(self._slots, Gathering(handlers))
+        self._permits = self._claiming.permits
+        self._buffer = Buffer(self._permits, Gathering(handlers))
         self._policies = Policies(handlers, options.max_attempts)
         self._room = asyncio.Event()
         self._background = Background(self._failed)
         unknown_kinds = UnknownKinds(worker, store, self._settles_link, self._background)
         add = self._settling.add
         self._starting = Starting(
-            handlers, self._buffer, self._runs, self._slots, unknown_kinds, self._policies, add, self._fill
+            handlers, self._buffer, self._runs, self._permits, unknown_kinds, self._policies, add, self._fill
         )
         self._claimed = 0
         self._recycling = Recycling(options)
@@ -244,7 +244,7 @@ class Executor:
         seconds = (time.monotonic() - run.began_at) / run.mates
         self._pace.ended(seconds)
         if run.claim.limits:
-            self._slots.ended(run.claim, seconds)
+            self._permits.ended(run.claim, seconds)
         self._recycling.ended()
         if isinstance(outcome, Finished):
             self._finished(run.claim, outcome.then)
@@ -253,8 +253,8 @@ class Executor:
             uncertain = run.task is not None and run.task.uncertain
             self._settle(run.claim, outcome, uncertain=uncertain)
         self._fill_soon()
-        if run.claim.limits and self._slots.restless(run.claim):
-            # More for the slots that are held, or nobody waits for them: either is the next claim's business.
+        if run.claim.limits and self._permits.restless(run.claim):
+            # More tasks for the permits that it holds, or permits that nobody needs: for the next claim.
             self._pace.wake()
             self._room.set()
         if self._options.until is not Until.STOPPED:
@@ -304,7 +304,7 @@ class Executor:
                 self._pace.wake()
             if self._closing or not self._runs.free:
                 # Nobody claims now, and what is held in vain would keep others waiting.
-                self._background.start(self._claiming.free_slots())
+                self._background.start(self._claiming.free_permits())
 
     def _report_counts(self) -> None:
         if self._counts:

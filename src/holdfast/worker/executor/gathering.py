@@ -32,7 +32,7 @@ class Gathering:
 
     def gathers(self, claim: Claim) -> bool:
         """Whether it is one of many; a suspect runs alone."""
-        return claim.kind in self._bulks and not claim.alone
+        return claim.kind in self._bulks and not claim.isolate
 
     def add(self, claim: Claim) -> None:
         """One more."""

@@ -1,8 +1,8 @@
-"""The slots of limits that one worker has leased: how many it holds, uses, wants and can give back.
+"""The permits of limits that one worker has leased: how many it holds, uses, wants and can give back.
 
-A slot is leased with the first task that needs it, and kept while more tasks wait behind the same bucket:
+A permit is leased with the first task that needs it, and kept while more tasks wait behind the same bucket:
 the next one is claimed ahead and starts the moment the last one ends, with no question to the database in
-between. A worker that finds nothing more there gives its slots back with its next claim.
+between. A worker that finds nothing more there gives its permits back with its next claim.
 """
 
 import time
@@ -25,13 +25,13 @@ WHOLE_COST = 50.0
 _WEIGHT = 0.1
 
 
-class Slots:
+class HeldPermits:
     """What one worker holds of limits."""
 
     def __init__(
         self, most: Callable[[str], int] = lambda _: UNBOUNDED, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`most` says how many tasks of a kind this worker can run at once: more slots are of no use here."""
+        """`most` says how many tasks of a kind this worker can run at once: it needs no more permits."""
         self._most = most
         self._held: Counter[str] = Counter()
         self._used: Counter[str] = Counter()
@@ -54,7 +54,7 @@ class Slots:
 
     @property
     def startable(self) -> int:
-        """How many of them have their slots."""
+        """How many of them have their permits."""
         return len(self._ready)
 
     def claims(self) -> list[Claim]:
@@ -62,7 +62,7 @@ class Slots:
         return [*self._ready, *(claim for claims in self._ahead.values() for claim in claims)]
 
     def held(self) -> Mapping[str, int]:
-        """The slots that this worker thinks it has."""
+        """The permits that this worker thinks it has."""
         return dict(self._held)
 
     def leased(
@@ -73,11 +73,11 @@ class Slots:
         asked: Sequence[str],
         claims: Sequence[Claim],
     ) -> None:
-        """What a claim answered: how many slots are held now, where more tasks wait, and what it took."""
+        """What a claim answered: how many permits are held now, where more tasks wait, and what it took."""
         now = self._clock()
-        for name, (slots, capacity) in held.items():
-            self._held[name] = slots
-            if capacity is not None and slots * workers >= capacity:
+        for name, (permits, capacity) in held.items():
+            self._held[name] = permits
+            if capacity is not None and permits * workers >= capacity:
                 self._sated_until[name.removeprefix(KIND)] = now + SATED_SECONDS
         self._more.difference_update(asked)
         self._more.update(more)
@@ -89,7 +89,7 @@ class Slots:
             self._whole_at = now + max(WHOLE_SECONDS, (now - self._began) * WHOLE_COST)
 
     def leased_at_once(self, claims: Sequence[Claim]) -> None:
-        """Slots that came with claims from ready, one with each limit."""
+        """HeldPermits that came with claims from ready, one with each limit."""
         self._held.update(name for claim in claims for name in claim.limits)
 
     def sated(self) -> frozenset[str]:
@@ -98,8 +98,8 @@ class Slots:
         self._sated_until = {kind: at for kind, at in self._sated_until.items() if at > now}
         full = [
             kind
-            for name, slots in self._held.items()
-            if name.startswith(KIND) and slots >= self._most(kind := name.removeprefix(KIND))
+            for name, permits in self._held.items()
+            if name.startswith(KIND) and permits >= self._most(kind := name.removeprefix(KIND))
         ]
         return frozenset(self._sated_until).union(full)
 
@@ -115,7 +115,7 @@ class Slots:
         }
 
     def add(self, claim: Claim) -> None:
-        """A claim that needs slots: it starts when they are free."""
+        """A claim that needs permits: it starts when they are free."""
         place = claim.bucket or ""
         self._limits[place] = claim.limits
         self._caps[place] = self._most(claim.kind)
@@ -123,11 +123,11 @@ class Slots:
         self._move_up(place)
 
     def next(self) -> Claim | None:
-        """A claim whose slots are free; they are its own from now on."""
+        """A claim whose permits are free; they are its own from now on."""
         return self._ready.popleft() if self._ready else None
 
     def ended(self, claim: Claim, seconds: float) -> None:
-        """A task that used slots has ended."""
+        """A task that used permits has ended."""
         self.returned(claim)
         place = claim.bucket or ""
         mean = self._mean.get(place, seconds)
@@ -136,7 +136,7 @@ class Slots:
             self._move_up(waiting)
 
     def returned(self, claim: Claim) -> None:
-        """A task that was to use slots goes back without having started."""
+        """A task that was to use permits goes back without having started."""
         for name in claim.limits:
             self._used[name] -= 1
             if not self._used[name]:
@@ -157,7 +157,7 @@ class Slots:
         return min(self._held[name] - self._used[name] for name in limits)
 
     def wanted(self) -> dict[str, int]:
-        """How many tasks to claim ahead, by bucket: behind slots that are held here, where more wait."""
+        """How many tasks to claim ahead, by bucket: behind permits that are held here, where more wait."""
         return {place: short for place in self._more if (short := self._short(place)) > 0}
 
     def _short(self, place: str) -> int:
@@ -172,9 +172,9 @@ class Slots:
         return short if short > ahead // 4 else 0
 
     def hungry(self) -> bool:
-        """Whether a claim has something to ask for: for slots that are held, or because a door's are let go.
+        """Whether a claim has something to do: tasks for permits that are held, or a shared limit to free.
 
-        Behind a door others wait, most likely; behind a key that is idle again nobody does.
+        Other workers most likely wait for a shared limit; nobody waits for a key that is idle again.
         """
         return any(self._short(place) > 0 for place in self._more) or any(
             name.startswith(DOORS) for name in self._surplus()
@@ -186,7 +186,7 @@ class Slots:
         return self._short(place) > 0 if place in self._more else place not in self._ahead
 
     def take_surplus(self) -> dict[str, int]:
-        """Slots that nothing here needs any more; they are not held from now on."""
+        """HeldPermits that nothing here needs any more; they are not held from now on."""
         surplus = self._surplus()
         self._held.subtract(surplus)
         for name in surplus:
@@ -205,9 +205,9 @@ class Slots:
                 # Where more tasks wait, as many are kept for those as can run here.
                 needed[name] = max(needed[name], min(self._held[name], self._caps[place]))
         return {
-            name: slots - needed.get(name, 0)
-            for name, slots in self._held.items()
-            if slots > needed.get(name, 0)
+            name: permits - needed.get(name, 0)
+            for name, permits in self._held.items()
+            if permits > needed.get(name, 0)
         }
 
     def let_go(self) -> list[Claim]:

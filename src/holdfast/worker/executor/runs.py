@@ -82,7 +82,7 @@ class Runs:
     def start(self, claim: Claim, handler: Handler) -> None:
         """Call the handler: as a coroutine, in a thread, or in a process of its own."""
         now = time.monotonic()
-        if claim.alone:
+        if claim.isolate:
             # A suspect takes no slot: it waits for its turn among the few that run alone.
             run = Run(claim, handler, now, float("inf"), solo=ForkedRun())
             self._running.add(run)
@@ -277,7 +277,7 @@ class Runs:
         self._flight.start(*run.key, float("inf"), RunMode.OWN_PROCESS)
         answer = await self._fork_server.run(run.claim, run.solo)
         if isinstance(answer, Died):
-            return run.stop_outcome or WorkerLost(alone=True, how=answer.how)
+            return run.stop_outcome or WorkerLost(sole=True, how=answer.how)
         if isinstance(answer, NotStarted):
             self._flight.clear([run.key])
             # Whatever is wrong may take a moment to mend; the task is not to blame.

@@ -9,7 +9,7 @@ from holdfast.core.handler import Handlers
 from holdfast.core.outcome import Release, Released
 from holdfast.core.task import Claim
 from holdfast.worker.executor.buffer import Buffer
-from holdfast.worker.executor.permits import Slots
+from holdfast.worker.executor.permits import HeldPermits
 from holdfast.worker.executor.runs import Runs
 from holdfast.worker.executor.unknown_kinds import UnknownKinds
 from holdfast.worker.policies import Policies
@@ -23,7 +23,7 @@ class Starting:
         handlers: Handlers,
         hand: Buffer,
         runs: Runs,
-        slots: Slots,
+        permits: HeldPermits,
         unknown_kinds: UnknownKinds,
         verdicts: Policies,
         settle: Callable[[tuple[Claim, Verdict]], None],
@@ -32,7 +32,7 @@ class Starting:
         self._handlers = handlers
         self._buffer = hand
         self._runs = runs
-        self._slots = slots
+        self._permits = permits
         self._unknown_kinds = unknown_kinds
         self._policies = verdicts
         self._settle = settle
@@ -65,7 +65,7 @@ class Starting:
         able = [claim for claim in claims if self._able(claim, known=known)]
         if not able or handler is None:
             return
-        if handler.bulk is None or able[0].alone:
+        if handler.bulk is None or able[0].isolate:
             self._runs.start(able[0], handler)
         else:
             self._runs.start_bulk(able, handler)
@@ -78,7 +78,7 @@ class Starting:
         if known and not claim.expired and not late:
             return True
         if claim.limits:
-            self._slots.ended(claim, 0.0)
+            self._permits.ended(claim, 0.0)
         if late:
             self._settle((claim, self._policies.judge(claim, Released(Release.NOT_STARTED))))
         elif not known:

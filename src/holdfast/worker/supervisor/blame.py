@@ -73,15 +73,15 @@ class Blame:
         if flight is None:
             return Released(Release.NOT_STARTED)
         if ended:
-            alone = claim.alone and not self._ran_here
-            return WorkerLost(alone=alone, how=self.how, suspect=lost_before, ended=True)
+            sole = claim.isolate and not self._ran_here
+            return WorkerLost(sole=sole, how=self.how, suspect=lost_before, ended=True)
         if flight.how is not RunMode.OWN_PROCESS:
-            return WorkerLost(alone=len(self.flights) == 1, how=self.how)
+            return WorkerLost(sole=len(self.flights) == 1, how=self.how)
         # It ran in another process than the one that died.
         if self._ran_here:
             return Released(Release.COLLATERAL)
-        alone = lost_before and len(self.flights) == 1
-        return WorkerLost(alone=alone, how=self.how, suspect=lost_before)
+        sole = lost_before and len(self.flights) == 1
+        return WorkerLost(sole=sole, how=self.how, suspect=lost_before)
 
     @property
     def _ran_here(self) -> bool:

@@ -1,24 +1,24 @@
--- Moves tasks from `waiting` to `running`, with the slots that they need.
+-- Moves tasks from `waiting` to `running`, with the permits that they need.
 
 
--- name: install_claim_waiting
--- Takes tasks from behind buckets, and leases to the worker the slots that they need.
+-- name: install_claim_blocked
+-- Takes tasks from behind buckets, and leases to the worker the permits that they need.
 --
 -- A turn is the place of a bucket in line: whoever deletes the row of turns serves it, so two never do
--- at once; and holds its guard, because `lease_at_once` asks for no turn. Turns are read by queue and kind from a floor, so that what stands behind a shut door costs
+-- at once; and holds its lock, because `lease_at_once` asks for no turn. Turns are read by queue and kind from a floor, so that what stands behind a shut door costs
 -- nothing. A door (the limit of a kind or of a queue) is locked for the length of this call, or passed over.
 -- Buckets are served in turn, each as many tasks as its weight says before the next; then it goes to the end of the line.
 --
--- The first row carries no task: its payload tells the slots that were leased, the buckets where more tasks
+-- The first row carries no task: its payload tells the permits that were leased, the buckets where more tasks
 -- wait that may be claimed ahead, and the oldest turn that was met in each queue and kind.
-create or replace function holdfast.claim_waiting(
+create or replace function holdfast.claim_blocked(
     queues text[],
     kinds text[],
     floors bigint[],
     served text[],
     known text[],
     holder uuid,
-    of_epoch integer,
+    of_generation integer,
     room integer,
     timeout double precision,
     places text[],
@@ -31,7 +31,7 @@ create or replace function holdfast.claim_waiting(
     id text, fence bigint, kind text, queue text, priority smallint, payload text, version smallint, run_at timestamptz,
     enqueued_at timestamptz, expires_at timestamptz, subject text, trace_id text, key text, bucket text,
     max_attempts smallint, timeout_seconds real, attempts integer, failures smallint, crashes smallint, polls integer,
-    rate_limits smallint, alone boolean, polled double precision[], claimed_at timestamptz, limits text[], rated boolean
+    rate_limits smallint, isolate boolean, polled double precision[], claimed_at timestamptz, limits text[], rated boolean
 )
 language plpgsql
 -- Planned once a connection: planning anew took ten times as long as running. And in the order of the index:
@@ -59,7 +59,7 @@ declare
     -- The buckets whose turn it is.
     turned text[];
     turns_of bigint[];
-    guarded integer[];
+    locked integer[];
     capacities integer[];
     weights real[];
     takes integer[];
@@ -82,7 +82,7 @@ declare
 begin
     {reads_committed}
     if cardinality(freed) > 0 then
-        perform holdfast.free_slots(holder, of_epoch, freed, counts);
+        perform holdfast.free_permits(holder, of_generation, freed, counts);
     end if;
 
     select
@@ -108,7 +108,7 @@ begin
             from holdfast.buckets b
             where (b.kind = any (limited_kinds) and b.kind = any (kinds) or b.queue = any (limited_queues) and b.queue = any (queues))
                 and b.paused_at is null
-                and (b.capacity is null or b.capacity > (select coalesce(sum(s.slots), 0) from holdfast.slots s where s.bucket = b.name))
+                and (b.capacity is null or b.capacity > (select coalesce(sum(s.permits), 0) from holdfast.permits s where s.bucket = b.name))
             order by b.name
             for update skip locked
         );
@@ -119,17 +119,17 @@ begin
             select
                 b.name,
                 least(
-                    coalesce(b.capacity, 1000000) - coalesce(used.slots, 0),
+                    coalesce(b.capacity, 1000000) - coalesce(used.permits, 0),
                     -- Each worker its share first; what nobody else wants is there a little later.
                     ceil(b.capacity::double precision / workers)::integer,
                     case when b.resumed_at > now() - interval '10 s'
-                        then power(2, extract(epoch from now() - b.resumed_at) + 2)::integer - coalesce(used.slots, 0) else 1000000 end,
+                        then power(2, extract(epoch from now() - b.resumed_at) + 2)::integer - coalesce(used.permits, 0) else 1000000 end,
                     case when b.rate_count is not null then floor(
                         b.rate_ahead - greatest(0, extract(epoch from r.spent_until - moment)) * b.rate_count / b.rate_seconds + 1e-6
                     )::integer else 1000000 end
                 ) as room
             from holdfast.buckets b
-            left join lateral (select sum(s.slots)::integer as slots from holdfast.slots s where s.bucket = b.name) used on true
+            left join lateral (select sum(s.permits)::integer as permits from holdfast.permits s where s.bucket = b.name) used on true
             left join holdfast.rates r on r.bucket = b.name
             where b.name = any (doors)
         ) d
@@ -138,7 +138,7 @@ begin
 
     if room > 0 then
         with picked as (
-            delete from holdfast.turns d
+            delete from holdfast.line d
             where d.ctid = any (array(
                 select x.place
                 from (
@@ -147,7 +147,7 @@ begin
                     from unnest(queues, kinds, floors) with ordinality as l (queue, kind, floor, nth)
                     cross join lateral (
                         select t.ctid as place, t.turn
-                        from holdfast.turns t
+                        from holdfast.line t
                         where t.queue = l.queue and t.kind = l.kind and t.turn >= l.floor and t.turn <= clock
                         order by t.turn
                         limit room
@@ -175,8 +175,8 @@ begin
     end if;
 
     if turned is not null then
-        guarded := array(
-            select g.number from holdfast.guards g
+        locked := array(
+            select g.number from holdfast.bucket_locks g
             where g.number = any (array(select hashtext(n.name) & 16383 from unnest(turned) as n (name)))
             for update skip locked
         );
@@ -187,7 +187,7 @@ begin
             array_agg(greatest(0, least(
                 ceil(quantum * o.weight)::integer,
                 o.capacity - o.used,
-                case when o.paused or not o.guarded then 0 end,
+                case when o.paused or not o.locked then 0 end,
                 o.rate_room
             )) order by o.nth)
         into capacities, weights, rated, takes
@@ -197,13 +197,13 @@ begin
                 coalesce(b.capacity, case when b.name is null then r.capacity end, case when t.bucket like 'lane:%' or t.bucket like 'lane!:%' then 1 end) as capacity,
                 coalesce(b.weight, r.weight, 1) as weight,
                 coalesce(b.paused_at, r.paused_at) is not null as paused,
-                hashtext(t.bucket) & 16383 = any (guarded) as guarded,
+                hashtext(t.bucket) & 16383 = any (locked) as locked,
                 coalesce(b.rate_count, r.rate_count) is not null as rated,
                 case when coalesce(b.rate_count, r.rate_count) is not null then floor(
                     coalesce(b.rate_ahead, r.rate_ahead)
                     - greatest(0, extract(epoch from f.spent_until - moment)) * coalesce(b.rate_count, r.rate_count) / coalesce(b.rate_seconds, r.rate_seconds) + 1e-6
                 )::integer end as rate_room,
-                coalesce((select sum(s.slots)::integer from holdfast.slots s where s.bucket = t.bucket), 0) as used
+                coalesce((select sum(s.permits)::integer from holdfast.permits s where s.bucket = t.bucket), 0) as used
             from unnest(turned) with ordinality as t (bucket, nth)
             left join lateral (select c.* from holdfast.buckets c where c.name = t.bucket offset 0) b on true
             left join lateral (
@@ -218,7 +218,7 @@ begin
             cross join lateral (
                 select i.* from (
                 select w.ctid as place, w.kind, w.queue, w.priority, w.position, w.id
-                from holdfast.waiting w
+                from holdfast.blocked w
                 where w.bucket = t.bucket
                     and (w.priority, w.position) >= (
                         coalesce(floor_priorities[array_position(places, t.bucket)], 0::smallint),
@@ -256,7 +256,7 @@ begin
             order by r.round, r.bucket_nth
             limit room
         ), taken as (
-            delete from holdfast.waiting w
+            delete from holdfast.blocked w
             where w.ctid = any (array(select c.place from chosen c))
             returning w.id, w.bucket, w.kind, w.queue, w.timeout_seconds
         )
@@ -271,15 +271,15 @@ begin
     end if;
 
     if cardinality(places) > 0 then
-        -- Ahead of the slots that the worker holds already: nothing is leased for these.
+        -- Ahead of the permits that the worker holds already: nothing is leased for these.
         with taken as (
-            delete from holdfast.waiting w
+            delete from holdfast.blocked w
             where w.ctid = any (array(
                 select c.place
                 from unnest(places, ahead, floor_priorities, floor_positions) as p (place, tasks, floor_priority, floor_position)
                 cross join lateral (
                     select a.ctid as place
-                    from holdfast.waiting a
+                    from holdfast.blocked a
                     where a.bucket = p.place
                         and (a.priority, a.position) >= (p.floor_priority, p.floor_position)
                         and a.queue = any (served)
@@ -311,8 +311,8 @@ begin
         from unnest(ids, of_timeouts) as u (id, seconds);
 
         with leased as (
-            insert into holdfast.slots as s (worker, slots, epoch, bucket)
-            select holder, count(*), of_epoch, n.name
+            insert into holdfast.permits as s (worker, permits, generation, bucket)
+            select holder, count(*), of_generation, n.name
             from unnest(of_buckets[:first_ids], of_kinds[:first_ids], of_queues[:first_ids], of_owns[:first_ids]) as u (bucket, kind, queue, own)
             cross join lateral (
                 select u.bucket as name where u.own
@@ -322,10 +322,10 @@ begin
             group by n.name
             order by n.name
             on conflict (bucket, worker) do update
-            set slots = s.slots + excluded.slots, epoch = excluded.epoch
-            returning s.bucket, s.slots
+            set permits = s.permits + excluded.permits, generation = excluded.generation
+            returning s.bucket, s.permits
         )
-        select coalesce(jsonb_object_agg(l.bucket, jsonb_build_array(l.slots, b.capacity)), '{}') into leases
+        select coalesce(jsonb_object_agg(l.bucket, jsonb_build_array(l.permits, b.capacity)), '{}') into leases
         from leased l
         left join holdfast.buckets b on b.name = l.bucket and b.kind is not null;
 
@@ -351,7 +351,7 @@ begin
     end if;
 
     if turned is not null then
-        -- Back in line, unless it is full (whoever frees a slot offers it again) or empty.
+        -- Back in line, unless it is full (whoever frees a permit offers it again) or empty.
         with heads as materialized (
             select
                 t.bucket, h.queue, h.kind, t.capacity, t.rated, u.tasks is not null as served,
@@ -365,7 +365,7 @@ begin
             ) u on u.bucket = t.bucket
             cross join lateral (
                 select w.queue, w.kind
-                from holdfast.waiting w
+                from holdfast.blocked w
                 where w.bucket = t.bucket
                     and (w.priority, w.position) >= (
                         coalesce(floor_priorities[array_position(places, t.bucket)], 0::smallint),
@@ -375,7 +375,7 @@ begin
                 limit 1
             ) h
         ), again as (
-            insert into holdfast.turns (turn, bucket, queue, kind)
+            insert into holdfast.line (turn, bucket, queue, kind)
             select
                 case when h.rated then greatest(h.turn, (
                     select (extract(epoch from r.spent_until) * 1000000)::bigint
@@ -387,9 +387,9 @@ begin
                 )) else h.turn end,
                 h.bucket, h.queue, h.kind
             from heads h
-            where (h.capacity is null or h.capacity > (select coalesce(sum(s.slots), 0) from holdfast.slots s where s.bucket = h.bucket))
-                -- A lane that was not served waits until the task ahead of it ends; or somebody else had its guard.
-                and (h.bucket not like 'lane%' or h.bucket = any (of_buckets) or hashtext(h.bucket) & 16383 <> all (guarded))
+            where (h.capacity is null or h.capacity > (select coalesce(sum(s.permits), 0) from holdfast.permits s where s.bucket = h.bucket))
+                -- A lane that was not served waits until the task ahead of it ends; or somebody else had its lock.
+                and (h.bucket not like 'lane%' or h.bucket = any (of_buckets) or hashtext(h.bucket) & 16383 <> all (locked))
             order by h.bucket
             on conflict (bucket) do nothing
         )
@@ -402,7 +402,7 @@ begin
         select more || coalesce(jsonb_agg(p.place), '[]') into more
         from unnest(places, floor_priorities, floor_positions) as p (place, floor_priority, floor_position)
         where exists (
-            select from holdfast.waiting w
+            select from holdfast.blocked w
             where w.bucket = p.place and (w.priority, w.position) >= (p.floor_priority, p.floor_position)
         );
     end if;
@@ -417,7 +417,7 @@ begin
     select
         t.id::text, token, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
         t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, u.bucket, t.max_attempts, t.timeout_seconds,
-        t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.alone, case when t.polls > 0 then array[extract(epoch from t.polling_since), t.progress, extract(epoch from t.progressed_at)]::double precision[] end, now(),
+        t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.isolate, case when t.polls > 0 then array[extract(epoch from t.polling_since), t.progress, extract(epoch from t.progressed_at)]::double precision[] end, now(),
         array(
             select n.name
             from (
@@ -435,10 +435,10 @@ end
 $$;
 
 
--- name: claim_waiting
+-- name: claim_blocked
 -- Called only where a turn has come: all other claims need not look behind buckets.
-select * from holdfast.claim_waiting(
-    %(queues)s::text[], %(kinds)s::text[], %(floors)s::bigint[], %(served)s::text[], %(known)s::text[], %(worker)s::uuid, %(epoch)s::integer,
+select * from holdfast.claim_blocked(
+    %(queues)s::text[], %(kinds)s::text[], %(floors)s::bigint[], %(served)s::text[], %(known)s::text[], %(worker)s::uuid, %(generation)s::integer,
     %(limit)s::integer, %(timeout)s::double precision,
     %(places)s::text[], %(ahead)s::integer[], %(floor_priorities)s::smallint[], %(floor_positions)s::bigint[], %(freed)s::text[], %(counts)s::integer[]
 );
