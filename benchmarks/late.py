@@ -41,7 +41,7 @@ async def _consume(url: str, store: Store, until: float, seen: dict[str, float])
     worker = str(uuid4())
     async with await connect(url) as conn:
         await store.workers.register(conn, worker, "late", 3_600)
-        claimer = Claimer(store, ["late"], worker, kinds=[])
+        claimer = Claimer(store, ["late"], worker, kinds=["late"])
         while time.monotonic() < until:
             claims = await claimer.claim(conn, 100)
             now = time.monotonic()

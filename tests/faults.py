@@ -67,10 +67,8 @@ FAULTS = (
             "left join holdfast.queues q on q.name = l.queue",
         ),
         "settle-aborts-its-caller": Fault("Settler._write_group", "if not rest and idle:", "if not rest:"),
-        "gate-never-opens": Fault(
-            "tend_gates",
-            "where b.name = g.name and g.idle and g.served and not g.unknown_to_some",
-            "where false and g.idle",
+        "unserved-for-ever": Fault(
+            "mark_unserved", "where b.name = f.name and f.served and f.bare\n", "where false\n"
         ),
         "success-stays-alive": Fault(
             "complete",
@@ -274,10 +272,10 @@ FAULTS = (
             'self._runs.stop_all(__import__("holdfast").Fail("X", "drained"), "the worker is leaving")',
         ),
         "once-means-for-ever": Fault("Executor._want", "want = min(want, 1 - self._claimed)", "pass"),
-        "unknown-kind-fails": Fault(
-            "Starting._able",
-            "self._policies.judge(claim, Released(Release.NO_HANDLER))",
-            'self._policies.judge(claim, __import__("holdfast").Fail("TASK_PAYLOAD_UNSUPPORTED", "no handler"))',
+        "unknown-kinds-are-claimed": Fault(
+            "install_claim",
+            "                or p.kind = any ((select u.kinds from unknown u)::text[]) as shut",
+            " as shut",
         ),
         "process-outlives-its-time": Fault(
             "Runs.stop", "            run.solo.kill()\n", "            pass\n"

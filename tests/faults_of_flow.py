@@ -6,8 +6,8 @@ from tests.fault import Fault
 FLOW = {
     "claim-ignores-a-closed-kind": Fault(
         "install_claim",
-        "select p.*, p.kind = any ((select d.kinds from doors d)::text[]) or p.queue",
-        "select p.*, p.queue",
+        "p.kind = any ((select d.kinds from doors d)::text[])\n                or p.queue",
+        "p.queue",
     ),
     "claim-ignores-a-paused-queue": Fault("install_claim", "                where q.paused_at is null\n", ""),
     "door-left-open": Fault(
@@ -129,9 +129,7 @@ FLOW = {
         "    on conflict (bucket) do update set queue = excluded.queue, kind = excluded.kind\n    where (t.queue, t.kind) is distinct from (excluded.queue, excluded.kind);\n",
         "    on conflict (bucket) do nothing;\n",
     ),
-    "idle-blind-to-turns": Fault(
-        "Claimer._everything", "self._at_once(limit, turns=True)", "self._at_once(limit)"
-    ),
+    "idle-blind-to-turns": Fault("Claimer._everything", "at_once=limit, line=True", "at_once=limit"),
     "idle-asks-twice": Fault("Claimer._look", "(not whole and self._clock()", "(self._clock()"),
     "look-blind-to-what-is-held": Fault(
         "pending",
@@ -148,7 +146,7 @@ FLOW = {
         "add primary key (bucket, worker); create index on holdfast.permits (permits);",
     ),
     "look-blind-to-permits": Fault("pending", "holdfast.permits s)", "holdfast.permits s where false)"),
-    "look-blind-to-gates": Fault("pending", "b where b.kind is not null)", "b where false)"),
+    "look-blind-to-unserved-kinds": Fault("pending", "b where b.kind is not null)", "b where false)"),
     "look-blind-to-what-waits": Fault(
         "pending",
         "w order by w.id desc limit 1) is not null",
@@ -178,8 +176,8 @@ FLOW = {
     ),
     "block-heads-sorts-all-that-waits": Fault(
         "install_block_heads",
-        "room integer) returns integer\nlanguage plpgsql\nset plan_cache_mode = force_generic_plan\nset enable_seqscan = off\nset enable_bitmapscan = off\n",
-        "room integer) returns integer\nlanguage plpgsql\nset plan_cache_mode = force_generic_plan\nset enable_seqscan = off\n",
+        ") returns integer\nlanguage plpgsql\nset plan_cache_mode = force_generic_plan\nset enable_seqscan = off\nset enable_bitmapscan = off\n",
+        ") returns integer\nlanguage plpgsql\nset plan_cache_mode = force_generic_plan\nset enable_seqscan = off\n",
     ),
     "lost-worker-waited-for": Fault("Maintenance._wake", ' or (lost and chore == "look")', ""),
     "turn-of-any-kind": Fault(

@@ -108,7 +108,9 @@ HTTP = {
         "HttpWorkers.report", "        await self._rows.keep_permits(conn, worker, [claim])\n", ""
     ),
     "outside-permits-lost": Fault(
-        "HttpWorkerRows.keep_permits", "conn, worker, EPOCH, _limits_of(held))", "conn, worker, EPOCH, {})"
+        "HttpWorkerRows.keep_permits",
+        "conn, worker, GENERATION, _limits_of(held))",
+        "conn, worker, GENERATION, {})",
     ),
     "reported-codes-forgotten": Fault(
         "worker_protocol._outcome",

@@ -16,7 +16,7 @@ from holdfast.core.state import State
 from holdfast.core.task import Claim, NewTask, TaskView
 from holdfast.db.connect import Conn, connect
 from holdfast.db.migrate import function_statements
-from holdfast.store.claim import AtOnce, all_ranges
+from holdfast.store.claim import ClaimRequest, all_ranges
 from holdfast.store.operate import Operator
 from holdfast.store.permits import BlockedRequest, whole_line
 from holdfast.store.settle import Settled
@@ -103,7 +103,7 @@ class World:
         self.events: list[Event] = []
         settings = Settings(database_url=url)
         self.store = Store(settings, self.events.append)
-        self.gates = UnservedKinds(settings, self.events.append)
+        self.unserved = UnservedKinds(settings, self.events.append)
         self.operator = Operator(settings, self.events.append, by="ada")
         self.policy = Policy(max_attempts=3, jitter=random.Random(7))
         self.worker = str(uuid4())
@@ -165,8 +165,8 @@ class World:
         await self.register(worker)
         cursor = await conn.execute("select distinct kind from holdfast.tasks")
         there = [kind for (kind,) in await cursor.fetchall()]
-        at_once = AtOnce(limit, kinds or there)
-        claimed = await self.store.claims.claim(conn, all_ranges(queues), worker, limit, at_once=at_once)
+        ready = ClaimRequest(all_ranges(queues), kinds or there, at_once=limit)
+        claimed = await self.store.claims.claim(conn, worker, limit, ready)
         claims = list(claimed.claims)
         if len(claims) < limit:
             request = BlockedRequest(whole_line(queues, kinds or there), queues, kinds)
@@ -180,6 +180,13 @@ class World:
             await self.store.workers.register(
                 self.conn, worker, "test", LEASE_SECONDS, queues=queues, kinds=kinds
             )
+
+    async def mark_unserved(self, kind: str) -> None:
+        """As maintenance does while no live worker serves a kind."""
+        await self.conn.execute(
+            "insert into holdfast.buckets (name, kind, unserved_at) values (%s, %s, now())",
+            [f"kind:{kind}", kind],
+        )
 
     async def claim_one(self, **options: object) -> Claim:
         (claim,) = await self.claim(1, **options)  # type: ignore[arg-type]

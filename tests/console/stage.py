@@ -57,8 +57,8 @@ async def _acts(conn: Conn, settings: Settings) -> None:
     mara, ilya = Operator(settings, by="mara"), Operator(settings, by="ilya")
     await Limits(settings, by="ilya").set(conn, Scope.KIND, "webhook.deliver", Limit(running=40))
     await Limits(settings, by="ilya").set(conn, Scope.KIND, "video.render", Limit(running=50))
-    await mara.close_kind(conn, "report.build", "KeyError on every report since 1.8.2. INC-481.")
-    await ilya.open_kind(conn, "report.build")
+    await mara.pause_kind(conn, "report.build", "KeyError on every report since 1.8.2. INC-481.")
+    await ilya.resume_kind(conn, "report.build")
     await ilya.pause_queue(conn, "reports", "waits for the fix of INC-481")
     plans = Plans(settings, by="mara")
     done = await plans.freeze(

@@ -90,7 +90,7 @@ class Someone:
             lambda: operator.cancel(conn, task, reason),
             lambda: operator.pause(conn, task, reason),
             lambda: operator.resume(conn, task, reason),
-            lambda: operator.close_kind(conn, "mail.send", reason),
+            lambda: operator.pause_kind(conn, "mail.send", reason),
             lambda: operator.pause_queue(conn, "default", reason),
             lambda: shift.groups.ignore(conn, group, later, reason),
             lambda: shift.groups.resolve(conn, group, reason),

@@ -208,8 +208,8 @@ async def test_what_operators_do_to_queues_kinds_limits_and_tasks_is_in_the_audi
     operator = world.operator
     await operator.pause_queue(conn, "default", "deploy")
     await operator.resume_queue(conn, "default")
-    await operator.close_kind(conn, "mail.send", "provider down")
-    await operator.open_kind(conn, "mail.send")
+    await operator.pause_kind(conn, "mail.send", "provider down")
+    await operator.resume_kind(conn, "mail.send")
     limits = Limits(Settings(database_url=world.url), by="ada")
     await limits.set(conn, Scope.KIND, "mail.send", Limit(running=3))
     await limits.clear(conn, Scope.KIND, "mail.send")

@@ -42,7 +42,7 @@ async def test_an_operator_acts_on_tasks_queues_kinds_and_limits(shift: Shift, o
     await operator.resume(operators, task)
     assert await operator.cancel(operators, task, "not wanted") is State.CANCELLED
     assert await operator.redrive(operators, [task], "after all") == [task]
-    await operator.close_kind(operators, "mail.send", "the provider is down")
+    await operator.pause_kind(operators, "mail.send", "the provider is down")
     await operator.pause_queue(operators, "default", "a deploy")
     limits = Limits(shift.settings, by="ada")
     await limits.set(operators, Scope.KIND, "mail.send", Limit(running=2))

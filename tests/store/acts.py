@@ -16,7 +16,7 @@ from holdfast.ops.dead_letters import DeadFilter
 from holdfast.ops.plan_driver import PlanDriver
 from holdfast.ops.plan_view import PlanView
 from holdfast.ops.plans import Plans
-from holdfast.store.claim import all_ranges
+from holdfast.store.claim import ClaimRequest, all_ranges
 from holdfast.store.followups import Followups
 from holdfast.store.permits import BlockedRequest, whole_line
 from holdfast.store.unserved_kinds import UnservedKinds
@@ -95,7 +95,9 @@ async def snoozed(scene: Scene) -> None:
 async def _step_aside(scene: Scene) -> None:
     """What stands behind a bucket goes to waiting."""
     await scene.world.register(scene.worker, [scene.queue], [KIND])
-    await scene.world.store.claims.claim(scene.world.conn, all_ranges([scene.queue]), scene.worker, 10)
+    await scene.world.store.claims.claim(
+        scene.world.conn, scene.worker, 10, ClaimRequest(all_ranges([scene.queue]))
+    )
 
 
 async def in_lane(scene: Scene) -> None:
@@ -115,7 +117,7 @@ async def overdue_behind(scene: Scene) -> None:
 async def unknown(scene: Scene) -> None:
     """Of a kind that no worker has known for long."""
     kind, world = f"kind-{scene.queue}", scene.world
-    await UnservedKinds(world.store.settings).gate(world.conn, kind)
+    await world.mark_unserved(kind)
     scene.task = await scene.enqueue(kind)
     await _step_aside(scene)
     await world.conn.execute("update holdfast.buckets set unserved_at = now() - interval '1 hour'")
@@ -168,7 +170,9 @@ async def planned(scene: Scene) -> None:
 
 async def claim(scene: Scene, conn: Conn) -> None:
     await scene.world.register(scene.worker)
-    found = await scene.world.store.claims.claim(conn, all_ranges([scene.queue]), scene.worker, 10)
+    found = await scene.world.store.claims.claim(
+        conn, scene.worker, 10, ClaimRequest(all_ranges([scene.queue]))
+    )
     scene.claim = next(iter(found.claims), None)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.core.limit import Limit, Scope
 from holdfast.db.connect import Conn
-from holdfast.store.claim import AtOnce, Claimed, all_ranges
+from holdfast.store.claim import Claimed, ClaimRequest, all_ranges
 from holdfast.store.limits import Limits
 from tests.world import World
 
@@ -25,7 +25,7 @@ async def look(
     worker = str(uuid4())
     await world.register(worker)
     return await world.store.claims.claim(
-        conn or world.conn, all_ranges(["default"]), worker, 100, at_once=AtOnce(tasks, kinds)
+        conn or world.conn, worker, 100, ClaimRequest(all_ranges(["default"]), kinds, tasks)
     )
 
 
@@ -36,13 +36,13 @@ async def test_as_many_start_at_once_as_the_limit_has_room_for(world: World, lim
     assert len((await look(world)).claims) == 1
     await keep(world, 2, "render/episode=9")
     claimed = await look(world)
-    assert (len(claimed.claims), claimed.parked) == (1, 1)
+    assert (len(claimed.claims), claimed.blocked) == (1, 1)
     ids = await keep(world, 5)
     other = await keep(world, 1, "render/episode=8")
     claimed = await look(world)
     assert [claim.id for claim in claimed.claims] == [*ids[:2], *other]
     assert {claim.limits for claim in claimed.claims} == {(KEY,), ("render/episode=8",)}
-    assert claimed.parked == 3
+    assert claimed.blocked == 3
     assert sorted(await world.rows_of("permits", "permits")) == [(1,), (1,), (1,), (2,)]
     await world.check()
 
@@ -91,7 +91,7 @@ async def test_what_is_not_a_mere_number_goes_the_long_way(
     await keep(world, 3)
     claimed = await look(world)
     assert claimed.claims == []
-    assert claimed.parked == 3
+    assert claimed.blocked == 3
 
 
 async def test_no_more_start_at_once_than_asked_and_none_of_a_kind_without_a_handler(
@@ -99,17 +99,17 @@ async def test_no_more_start_at_once_than_asked_and_none_of_a_kind_without_a_han
 ) -> None:
     await limits.set(world.conn, Scope.KEY, "render/episode=*", Limit(running=5))
     await keep(world, 3)
-    assert (await look(world, kinds=["mail.send"])).parked == 3
+    assert (await look(world, kinds=["mail.send"])).blocked == 3
     await keep(world, 3, "render/episode=8")
     await keep(world, 3, "render/episode=9")
     claimed = await look(world, tasks=4)
     assert [claim.bucket for claim in claimed.claims] == ["render/episode=8"] * 3 + ["render/episode=9"]
-    assert claimed.parked == 2
+    assert claimed.blocked == 2
 
 
 async def test_a_kind_behind_a_door_never_starts_at_once(world: World, limits: Limits) -> None:
     await limits.set(world.conn, Scope.KEY, KEY, Limit(running=5))
     await limits.set(world.conn, Scope.KIND, "render", Limit(running=1))
     await keep(world, 3)
-    assert (await look(world)).parked == 3
+    assert (await look(world)).blocked == 3
     assert len(await world.claim()) == 1

@@ -46,10 +46,10 @@ async def test_a_paused_queue_starts_nothing_until_it_is_resumed(world: World) -
 async def test_a_closed_kind_steps_aside_and_comes_back(world: World) -> None:
     held = [await world.enqueue("mail.send") for _ in range(3)]
     other = await world.enqueue("report.build")
-    await world.operator.close_kind(world.conn, "mail.send", "bad template")
+    await world.operator.pause_kind(world.conn, "mail.send", "bad template")
     assert [claim.id for claim in await world.claim()] == [other]
     assert await world.rows("blocked") == 3
-    await world.operator.open_kind(world.conn, "mail.send")
+    await world.operator.resume_kind(world.conn, "mail.send")
     assert sorted(claim.id for claim in await world.claim()) == sorted(held)
 
 
@@ -72,7 +72,7 @@ async def test_a_value_that_would_stop_every_claim_is_refused(world: World, opti
 async def test_buckets_that_can_give_nothing_do_not_starve_the_others(world: World) -> None:
     for lane in range(5):
         await world.enqueue("closed", bucket=f"lane:{lane}")
-    await world.operator.close_kind(world.conn, "closed", "down")
+    await world.operator.pause_kind(world.conn, "closed", "down")
     wanted = await world.enqueue("open", bucket="lane:z")
     assert await world.claim(5) == [], "the closed ones are moved out of the way"
     assert [claim.id for claim in await world.claim(5)] == [wanted]
@@ -81,8 +81,8 @@ async def test_buckets_that_can_give_nothing_do_not_starve_the_others(world: Wor
 async def test_a_pause_ends_when_its_end_has_come(world: World) -> None:
     ago = datetime.now(UTC) - timedelta(seconds=1)
     await world.operator.pause_queue(world.conn, "default", "lunch", ago)
-    await world.operator.close_kind(world.conn, "mail.send", "lunch", until=ago)
+    await world.operator.pause_kind(world.conn, "mail.send", "lunch", until=ago)
     await world.enqueue()
     assert await world.claim() == []
-    assert sorted(await world.operator.reopen(world.conn)) == ["default", "kind:mail.send"]
+    assert sorted(await world.operator.end_due_pauses(world.conn)) == ["default", "kind:mail.send"]
     assert len(await world.claim()) == 1

@@ -113,7 +113,7 @@ async def test_a_kind_is_pruned_after_90_days_unless_something_of_it_is_left(wor
         case "ready":
             await world.enqueue(queue="nobody serves it")
         case "blocked":
-            await world.operator.close_kind(world.conn, KIND, "the provider is down")
+            await world.operator.pause_kind(world.conn, KIND, "the provider is down")
             await world.enqueue()
             assert await world.claim() == []
             assert await world.rows("blocked") == 1

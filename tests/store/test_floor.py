@@ -36,7 +36,8 @@ class Claims:
         self.world = world
         self.clock = Clock()
         self.worker = str(uuid4())
-        self.claimer = Claimer(world.store, ["default"], self.worker, kinds=["mail.send"], clock=self.clock)
+        kinds = ["mail.send", "noise", "report.build", "warm.up"]
+        self.claimer = Claimer(world.store, ["default"], self.worker, kinds=kinds, clock=self.clock)
 
     async def claim(self, limit: int = 100) -> list[str]:
         await self.world.register(self.worker)
@@ -207,7 +208,7 @@ async def test_a_million_rows_behind_a_closed_kind_cost_few_claims(world: World,
         "array_agg(holdfast.uuid7()), array['mail.send'], array_agg('{}'::jsonb)) "
         "from generate_series(1, 5000)"
     )
-    await world.operator.close_kind(world.conn, "mail.send", "down")
+    await world.operator.pause_kind(world.conn, "mail.send", "down")
     wanted = await world.enqueue("report.build")
     rounds = 0
     found: list[str] = []

@@ -89,7 +89,7 @@ DECIDING = {
     "claim_blocked": "holdfast.claim_blocked('{}', '{}', '{}', '{}', '{}', gen_random_uuid(), 0, 1, 60,"
     " '{}', '{}', '{}', '{}', '{}', '{}')",
     "lease_at_once": "holdfast.lease_at_once(array['render/episode=7'], gen_random_uuid(), 0, 1)",
-    "block_heads": "holdfast.block_heads('{}', '{}', '{}', 1)",
+    "block_heads": "holdfast.block_heads('{}', '{}', '{}', 1, null)",
     "free_permits": "holdfast.free_permits(gen_random_uuid(), 0, '{}', '{}')",
     "enlist": "holdfast.enlist('{}')",
     "release_followups": "holdfast.release_followups(1)",

@@ -109,7 +109,7 @@ async def test_while_queued_a_key_coalesces_and_while_running_leaves_one_follow_
 async def test_a_coalescing_key_also_finds_tasks_behind_buckets_and_paused_ones(world: World) -> None:
     task = NewTask("index", "{}", key="page:1", unique=Unique.QUEUED)
     first = await world.store.enqueue(world.conn, task)
-    await world.operator.close_kind(world.conn, "index", "down")
+    await world.operator.pause_kind(world.conn, "index", "down")
     await world.claim()
     assert await world.store.enqueue(world.conn, task) == Enqueued(first.id, created=False)
     await world.operator.pause(world.conn, first.id, "wait")

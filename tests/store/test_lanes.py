@@ -99,7 +99,7 @@ async def test_a_lane_goes_on_when_its_worker_is_lost(world: World) -> None:
 
 @pytest.mark.catches("turn-of-any-kind")
 async def test_a_lane_of_several_kinds_goes_on_while_a_later_one_is_shut(world: World) -> None:
-    await world.operator.close_kind(world.conn, "a", "the provider is down")
+    await world.operator.pause_kind(world.conn, "a", "the provider is down")
     first = await world.enqueue("b", bucket="lane:7")
     await world.enqueue("a", bucket="lane:7")
     third = await world.enqueue("b", bucket="lane:7")

@@ -11,7 +11,7 @@ from holdfast.core.errors import Misused
 from holdfast.core.limit import Limit, Scope
 from holdfast.core.outcome import Complete, Release, Released
 from holdfast.core.task import Claim, NewTask
-from holdfast.store.claim import all_ranges
+from holdfast.store.claim import ClaimRequest, all_ranges
 from holdfast.store.limits import CODE, Limits
 from holdfast.worker.executor.claimer import Claimer
 from holdfast.worker.executor.permits import HeldPermits
@@ -225,7 +225,7 @@ async def test_what_an_older_connection_frees_is_not_freed_twice(world: World, l
 async def test_a_bucket_without_its_turn_is_found_again(world: World) -> None:
     await world.enqueue("render", bucket="render/episode=7")
     await world.register(world.worker)
-    await world.store.claims.claim(world.conn, all_ranges(["default"]), world.worker, 10)
+    await world.store.claims.claim(world.conn, world.worker, 10, ClaimRequest(all_ranges(["default"])))
     await world.conn.execute("delete from holdfast.line")
     assert await world.claim() == []
     relisted, after = await world.store.permits.relist(world.conn)

@@ -18,7 +18,7 @@ from holdfast.core.outcome import (
 from holdfast.core.state import Move, State, after
 from holdfast.core.task import Claim
 from holdfast.db.connect import Conn
-from holdfast.store.claim import all_ranges
+from holdfast.store.claim import ClaimRequest, all_ranges
 from tests.world import World
 
 BY_HOLDER: dict[Move, Outcome] = {
@@ -62,10 +62,10 @@ async def bring(world: World, standing: str) -> Case:
     if standing == State.PAUSED:
         await world.operator.pause(world.conn, task_id, "looking")
     if standing == "blocked":
-        await world.operator.close_kind(world.conn, "mail.send", "hold")
+        await world.operator.pause_kind(world.conn, "mail.send", "hold")
         assert await world.claim() == []
         assert await world.rows("blocked") == 1
-        await world.operator.open_kind(world.conn, "mail.send")
+        await world.operator.resume_kind(world.conn, "mail.send")
     world.events.clear()
     return Case(world, task_id, claim)
 
@@ -90,13 +90,15 @@ async def perform(case: Case, move: Move) -> None:
         case Move.REDRIVE:
             await operator.redrive(conn, [case.id], "fixed")
         case Move.PARK:
-            await operator.close_kind(conn, "mail.send", "no handler")
+            await operator.pause_kind(conn, "mail.send", "no handler")
             await world.claim()
         case Move.UNROUTE:
             # No live worker has said that it serves the kind.
-            await world.gates.gate(conn, "mail.send")
-            await world.store.claims.claim(conn, all_ranges(["default"]), world.worker, 100)
-            await world.gates.tend(conn, grace_seconds=0)
+            await world.store.claims.claim(
+                conn, world.worker, 100, ClaimRequest(all_ranges(["default"]), kinds=["another"])
+            )
+            await world.unserved.tend(conn, grace_seconds=0)
+            await world.unserved.tend(conn, grace_seconds=0)
         case _:
             await world.settle((case.claim, BY_HOLDER[move]))
 

@@ -26,7 +26,7 @@ from holdfast.db.migrate import (
     migrations,
     require_current,
 )
-from holdfast.store.claim import all_ranges
+from holdfast.store.claim import ClaimRequest, all_ranges
 from holdfast.store.operate import Operator
 from holdfast.store.store import Store
 from holdfast.store.upkeep import Upkeep
@@ -217,7 +217,7 @@ async def test_what_an_operator_does_needs_no_more_than_the_rights_of_the_api(bl
     worker = str(uuid4())
     await store.workers.register(blank, worker, "test", 30)
     await store.enqueue_many(blank, [NewTask("mail.send")] * 2)
-    running = (await store.claims.claim(blank, all_ranges(["default"]), worker, 1)).claims[0].id
+    running = (await store.claims.claim(blank, worker, 1, ClaimRequest(all_ranges(["default"])))).claims[0].id
     ((waiting,),) = await (await blank.execute("select id::text from holdfast.ready")).fetchall()
     async with blank.transaction():
         await blank.execute("set local role holdfast_api")
@@ -227,7 +227,7 @@ async def test_what_an_operator_does_needs_no_more_than_the_rights_of_the_api(bl
         await operator.resume(blank, waiting)
         assert await operator.cancel(blank, waiting, "not wanted") is State.CANCELLED
         assert await operator.redrive(blank, [waiting], "after all") == [waiting]
-        await operator.close_kind(blank, "mail.send", "the provider is down")
+        await operator.pause_kind(blank, "mail.send", "the provider is down")
         await operator.pause_queue(blank, "default", "a deploy")
 
 

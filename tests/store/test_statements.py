@@ -15,7 +15,7 @@ from holdfast.db.bridges import numbered
 from holdfast.db.connect import Conn
 from holdfast.db.migrate import migrate_up
 from holdfast.db.statements import load
-from holdfast.store.claim import AtOnce, all_ranges
+from holdfast.store.claim import ClaimRequest, all_ranges
 from holdfast.store.limits import Limits
 from holdfast.store.permits import BlockedRequest, whole_line
 from tests.store.outgrown import outgrown
@@ -122,7 +122,9 @@ async def test_a_claim_reads_no_table_whole(world: World, tasks: int) -> None:
         # As behind a pooler, where a connection cannot turn whole reads off for itself.
         await world.conn.execute("set local enable_seqscan = on")
         before = await reads(world.conn, "seq_scan")
-        claimed = await world.store.claims.claim(world.conn, all_ranges(["default"]), world.worker, 100)
+        claimed = await world.store.claims.claim(
+            world.conn, world.worker, 100, ClaimRequest(all_ranges(["default"]))
+        )
         assert await reads(world.conn, "seq_scan") == before
     assert len(claimed.claims) == min(tasks, 100)
 
@@ -146,7 +148,7 @@ async def test_slots_are_found_by_their_key_and_updated_in_place(world: World, l
 
     async def at_once() -> None:
         await world.store.claims.claim(
-            conn, all_ranges(["default"]), world.worker, 100, at_once=AtOnce(25, ["render"])
+            conn, world.worker, 100, ClaimRequest(all_ranges(["default"]), ["render"], at_once=25)
         )
 
     async def in_line() -> None:
@@ -192,10 +194,12 @@ async def test_a_burst_on_a_queue_that_was_counted_as_empty_is_not_sorted(
     async with outgrown(world.conn, 30_000), world.conn.transaction():
         before = (await reads(world.conn, "idx_tup_fetch"))["ready"]
         if statement == "claim":
-            claimed = await world.store.claims.claim(world.conn, all_ranges(["default"]), world.worker, 10)
+            claimed = await world.store.claims.claim(
+                world.conn, world.worker, 10, ClaimRequest(all_ranges(["default"]))
+            )
             assert len(claimed.claims) == 10
         else:
-            await world.store.claims.block_heads(world.conn, all_ranges(["default"]), 10)
+            await world.store.claims.block_heads(world.conn, all_ranges(["default"]), limit=10)
         after = (await reads(world.conn, "idx_tup_fetch"))["ready"]
         assert 10 <= after - before < 100, "the first few, along the index"
 

@@ -145,9 +145,9 @@ async def test_a_queue_and_a_kind_that_were_resumed_before_the_clock_was_put_bac
 ) -> None:
     await limits.set(world.conn, Scope.KIND, "render", Limit(5))
     await world.operator.pause_queue(world.conn, "default", "deploy")
-    await world.operator.close_kind(world.conn, "render", "deploy")
+    await world.operator.pause_kind(world.conn, "render", "deploy")
     await world.operator.resume_queue(world.conn, "default")
-    await world.operator.open_kind(world.conn, "render")
+    await world.operator.resume_kind(world.conn, "render")
     ids = [await world.enqueue(kind) for kind in ("mail.send", "render") for _ in range(5)]
     await world.conn.execute("update holdfast.buckets set resumed_at = now() - interval '30 s'")
     await world.conn.execute("update holdfast.queues set resumed_at = now() - interval '30 s'")

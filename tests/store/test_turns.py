@@ -8,7 +8,7 @@ import pytest
 from holdfast.config import Settings
 from holdfast.core.limit import Limit, Scope
 from holdfast.core.task import NewTask
-from holdfast.store.claim import all_ranges
+from holdfast.store.claim import ClaimRequest, all_ranges
 from holdfast.store.limits import Limits
 from holdfast.worker.executor.claimer import Claimer
 from holdfast.worker.executor.turns import Turns
@@ -54,17 +54,17 @@ async def test_a_newcomer_is_among_the_next_however_many_wait(world: World) -> N
 
 @pytest.mark.catches("pause-ignored-behind-keys")
 async def test_a_paused_kind_starts_nothing_behind_its_keys_and_resumes_gently(world: World) -> None:
-    await world.operator.close_kind(world.conn, "fair", "provider down")
+    await world.operator.pause_kind(world.conn, "fair", "provider down")
     await keep(world, {f"t{n}": 10 for n in range(10)})
     wanted = await world.enqueue("free")
     assert [claim.id for claim in await claim_all(world)] == [wanted]
-    assert await world.operator.open_kind(world.conn, "fair")
-    assert not await world.operator.open_kind(world.conn, "fair")
+    assert await world.operator.resume_kind(world.conn, "fair")
+    assert not await world.operator.resume_kind(world.conn, "fair")
     first = await claim_all(world)
     assert 0 < len(first) <= 8, "it begins with a few"
     await world.conn.execute("update holdfast.buckets set resumed_at = resumed_at - interval '11 s'")
     assert len(first) + len(await claim_all(world)) == 100
-    await world.gates.tend(world.conn, 600)
+    await world.unserved.tend(world.conn, 600)
 
 
 async def test_a_worker_leaves_alone_what_it_cannot_run(world: World) -> None:
@@ -93,7 +93,7 @@ async def test_a_task_moved_aside_while_its_bucket_is_served_is_not_forgotten(wo
     second = await world.enqueue("fair", bucket="fair/tenant=a")
     other = await world.open()
     async with other.transaction():
-        await world.store.claims.claim(other, all_ranges(["default"]), world.worker, 10)
+        await world.store.claims.claim(other, world.worker, 10, ClaimRequest(all_ranges(["default"])))
         # Whoever serves the bucket now cannot see the task that is on its way to it.
         early = [claim.id for claim in await world.claim()]
     await world.check()

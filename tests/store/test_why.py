@@ -44,10 +44,10 @@ async def test_causes_of_time_of_workers_and_of_pauses(world: World) -> None:
     worker = await serve(world, kinds=["mail.send"], queues=["default"])
     assert await causes(world, task) == [WaitCause.ABOUT_TO_START]
     await world.operator.pause_queue(world.conn, "default", "a deploy")
-    await world.operator.close_kind(world.conn, "mail.send", "the provider is down")
+    await world.operator.pause_kind(world.conn, "mail.send", "the provider is down")
     assert await causes(world, task) == [WaitCause.QUEUE_PAUSED, WaitCause.KIND_PAUSED]
     await world.operator.resume_queue(world.conn, "default")
-    await world.operator.open_kind(world.conn, "mail.send")
+    await world.operator.resume_kind(world.conn, "mail.send")
     await world.conn.execute("delete from holdfast.queues; delete from holdfast.buckets")
     second = await world.enqueue()
     assert await causes(world, second) == [WaitCause.OTHERS_AHEAD]
@@ -150,7 +150,7 @@ async def _random_world(world: World, chance: random.Random) -> list[str]:
     """Forty tasks, some of them behind something."""
     for name in KINDS:
         if chance.random() < 0.3:
-            await world.operator.close_kind(world.conn, name, "random")
+            await world.operator.pause_kind(world.conn, name, "random")
         elif chance.random() < 0.3:
             limits = Limits(Settings(database_url=world.url), by="ada")
             await limits.set(world.conn, Scope.KIND, name, Limit(running=chance.choice([0, 1, 5])))

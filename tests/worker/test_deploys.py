@@ -1,4 +1,4 @@
-"""Kinds that a worker does not know: passed on during a deploy, parked while nobody serves them."""
+"""Kinds that a worker does not know: left to others during a deploy, reported while nobody serves them."""
 
 import asyncio
 import os
@@ -16,13 +16,13 @@ from tests.world import World
 
 
 @pytest.mark.requirement("T6", "T8")
-@pytest.mark.catches("unknown-kind-fails")
+@pytest.mark.catches("unknown-kinds-are-claimed")
 async def test_a_kind_that_nobody_serves_waits_and_runs_when_someone_appears(
     world: World, trees: Callable[..., Tree]
 ) -> None:
     old = trees("old").start(old=True)
     task = await world.enqueue("new")
-    await until(lambda: [line for line in old.lines("kind.gate_changed") if line["gate"] == "parked"],
+    await until(lambda: [line for line in old.lines("kind.status_changed") if line["status"] == "unserved"],
                 what="the alarm")  # fmt: skip
     known = await world.enqueue("effect")
     await until(lambda: known in {effect.task for effect in old.effects()}, what="other work to go on")
@@ -54,40 +54,29 @@ async def test_a_kind_that_nobody_serves_fails_after_its_grace(
     )
 
 
-@pytest.mark.catches("unknown-kind-fails", "gate-never-opens")
-async def test_a_gate_opens_again_once_everybody_knows_the_kind(
+@pytest.mark.catches("unknown-kinds-are-claimed")
+async def test_a_kind_that_one_worker_does_not_know_is_left_to_another(
     world: World, trees: Callable[..., Tree]
 ) -> None:
     old = await trees("old").start(old=True).ready()
     new = await trees("new").start().ready()
     enqueued = 0
 
-    async def gates() -> int:
-        return (await world.conn.execute("select from holdfast.buckets where kind is not null")).rowcount
-
     async def met() -> bool:
         nonlocal enqueued
         await world.enqueue("new")
         enqueued += 1
-        return await gates() == 1
+        return [line["kinds"] for line in old.lines("kind.unknown")] == [["new"]]
 
     await until_true(met, 60, "the old one to meet a kind that it does not know")
     await until(lambda: len(new.lines("task.completed")) == enqueued, what="the new one to do the work")
-    assert await world.rows("buckets") == 1
-    old.signal(signal.SIGTERM)
-    await old.left()
-
-    async def open_again() -> bool:
-        return await gates() == 0
-
-    await until_true(open_again, 60, "the gate to open")
-    task = await world.enqueue("new")
-    await until(lambda: task in {effect.task for effect in new.effects()}, what="the short way")
+    assert await world.rows("buckets") == 0, "a kind that is served by somebody is not marked"
+    assert await world.rows("task_attempts") == 0, "and no task was claimed in vain"
 
 
 @pytest.mark.alone
 @pytest.mark.requirement("O7", "R2")
-@pytest.mark.catches("unknown-kind-fails", "drain-spends-an-attempt")
+@pytest.mark.catches("unknown-kinds-are-claimed", "drain-spends-an-attempt")
 async def test_rolling_restarts_under_load_fail_nothing_and_delay_nothing(
     world: World, trees: Callable[..., Tree]
 ) -> None:

@@ -102,7 +102,6 @@ async def late_task(world: World) -> tuple[str, State]:
 async def unknown_kind(world: World) -> tuple[str, State]:
     task = await world.enqueue("nobody.knows")
     await world.register(world.worker, kinds=["mail.send"])
-    await world.gates.gate(world.conn, "nobody.knows")
     assert await world.claim(kinds=["mail.send"]) == []
     return task, State.FAILED
 
@@ -114,7 +113,7 @@ async def test_what_the_look_shows_is_done_in_the_same_turn(
 ) -> None:
     task, state = await trouble(world)
     await keeper.rest(WAKE_SECONDS)
-    # A gate is marked first, and what waits before it ends when its grace is over.
+    # An unserved kind is marked first, and its tasks fail when the grace period is over.
     await keeper.rest(WAKE_SECONDS)
     assert await world.state(task) is state
     await world.check()
@@ -123,15 +122,15 @@ async def test_what_the_look_shows_is_done_in_the_same_turn(
 @pytest.mark.catches("look-blind-to-what-is-over")
 async def test_the_pause_of_a_kind_ends_on_time(world: World, keeper: Keeper) -> None:
     until = datetime.now(UTC) - timedelta(seconds=1)
-    await world.operator.close_kind(world.conn, "mail.send", "provider down", until=until)
+    await world.operator.pause_kind(world.conn, "mail.send", "provider down", until=until)
     await keeper.rest(WAKE_SECONDS)
     assert await world.rows_of("buckets", "paused_at") == [(None,)]
 
 
-@pytest.mark.catches("look-blind-to-gates")
-async def test_a_gate_that_everybody_passes_is_opened(world: World, keeper: Keeper) -> None:
+@pytest.mark.catches("look-blind-to-unserved-kinds", "unserved-for-ever")
+async def test_a_kind_that_is_served_again_is_no_longer_marked(world: World, keeper: Keeper) -> None:
     await world.register(world.worker, kinds=["mail.send"])
-    await world.gates.gate(world.conn, "mail.send")
+    await world.mark_unserved("mail.send")
     await keeper.rest(WAKE_SECONDS)
     assert await world.rows("buckets") == 0
 

@@ -21,7 +21,7 @@ def pause(kind: Kind, why: Why, minutes: Minutes = None, by: By = "", as_json: A
     until = end_of(minutes)
 
     async def work(conn: Conn, settings: Settings) -> None:
-        await Operator(settings, by=by or me()).close_kind(conn, kind, why, until=until)
+        await Operator(settings, by=by or me()).pause_kind(conn, kind, why, until=until)
 
     on_database(work)
     tell_paused("kind", kind, until, minutes, as_json=as_json)
@@ -32,6 +32,6 @@ def resume(kind: Kind, by: By = "", as_json: AsJson = False) -> None:
     """Start tasks of a kind again, more from second to second."""
 
     async def work(conn: Conn, settings: Settings) -> bool:
-        return await Operator(settings, by=by or me()).open_kind(conn, kind)
+        return await Operator(settings, by=by or me()).resume_kind(conn, kind)
 
     tell_resumed("kind", kind, "starts again", done=on_database(work), as_json=as_json)

@@ -113,18 +113,18 @@ class FollowupsReleased:
 
 
 @dataclass(frozen=True, slots=True)
-class TasksParked:
-    """Claims met tasks that stand behind a bucket, and moved them out of the way."""
+class TasksBlocked:
+    """Claims met tasks that may not start yet, and moved them out of the way."""
 
     tasks: int
 
 
 @dataclass(frozen=True, slots=True)
-class KindGateChanged:
-    """A kind was paused, resumed, parked or unparked."""
+class KindStatusChanged:
+    """A kind was paused or resumed, or is unserved or served again."""
 
     kind: str
-    gate: str
+    status: str
     by: str
     reason: str
 
@@ -169,7 +169,7 @@ class OwnerNeeded:
 
 @dataclass(frozen=True, slots=True)
 class KindsUnknown:
-    """A worker claimed tasks of kinds that it has no handler for; they are passed on."""
+    """A worker met tasks of kinds that it has no handler for, and left them to others."""
 
     worker: str
     kinds: Sequence[str]
@@ -291,14 +291,14 @@ Event: TypeAlias = (
     | TasksMissing
     | ResultRejected
     | TasksMoved
-    | TasksParked
+    | TasksBlocked
     | TasksWoken
     | SchedulesDeclared
     | SchedulesFired
     | ScheduleFailed
     | ClockStepped
     | FollowupsReleased
-    | KindGateChanged
+    | KindStatusChanged
     | LimitChanged
     | WorkersLost
     | PartitionsChanged

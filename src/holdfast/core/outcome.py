@@ -70,7 +70,6 @@ class Release(StrEnum):
     COLLATERAL = "collateral"
     NOT_STARTED = "not_started"
     UNKNOWN_CLAIM = "unknown_claim"
-    NO_HANDLER = "no_handler"
     # Its handler had ended, and its outcome could not be written.
     UNSETTLED = "unsettled"
 

@@ -22,8 +22,8 @@ from holdfast.core.events import (
     ExecutorStarted,
     LateResultsRefused,
     LeaseAtRisk,
+    TasksBlocked,
     TasksClaimed,
-    TasksParked,
     TasksSettled,
     WorkersLost,
 )
@@ -147,7 +147,7 @@ def _key(settlement: tuple[Claim, Verdict]) -> Ending:
 def _rare(event: Event) -> dict[Figure, int]:
     """What is counted of an event that comes by itself; of the others the log says more."""
     match event:
-        case TasksParked(tasks):
+        case TasksBlocked(tasks):
             return {Figure.ASIDE: tasks}
         case LeaseAtRisk():
             return {Figure.LEASES: 1}

@@ -22,7 +22,7 @@ from holdfast.core.events import (
     FailedAfterFinish,
     FollowupsReleased,
     HandlersOverdue,
-    KindGateChanged,
+    KindStatusChanged,
     KindsUnknown,
     LateResultsRefused,
     LeaseAtRisk,
@@ -36,11 +36,11 @@ from holdfast.core.events import (
     SchedulesFired,
     StatementDelayed,
     StatementFailed,
+    TasksBlocked,
     TasksClaimed,
     TasksEnqueued,
     TasksMissing,
     TasksMoved,
-    TasksParked,
     TasksSettled,
     TasksWoken,
     WorkerLeaving,
@@ -80,14 +80,14 @@ EVENT_NAMES: dict[type, tuple[str, ...]] = {
     ResultRejected: ("task.result_rejected",),
     FailedAfterFinish: ("task.failed_after_finish",),
     TasksMoved: ("task.moved", "task.failed"),
-    TasksParked: ("task.stepped_aside",),
+    TasksBlocked: ("task.stepped_aside",),
     TasksWoken: ("task.woken",),
     SchedulesDeclared: ("schedule.declared",),
     SchedulesFired: ("schedule.fired",),
     ScheduleFailed: ("schedule.failed",),
     ClockStepped: ("clock.stepped",),
     FollowupsReleased: ("task.released",),
-    KindGateChanged: ("kind.gate_changed",),
+    KindStatusChanged: ("kind.status_changed",),
     LimitChanged: ("limit.changed", "limit.cleared"),
     KindsUnknown: ("kind.unknown",),
     WorkersLost: ("worker.lost",),
@@ -185,7 +185,7 @@ def _named(event: Event) -> tuple[str, dict[str, object]]:  # noqa: C901 (a tabl
             return "task.moved", {"move": move, "tasks": list(ids), "by": by, "reason": reason}
         case TasksMissing(ids):
             return "task.missing", {"tasks": list(ids)}
-        case TasksParked(tasks):
+        case TasksBlocked(tasks):
             return "task.stepped_aside", {"tasks": tasks}
         case FollowupsReleased(ids):
             return "task.released", {"tasks": list(ids)}
@@ -199,8 +199,8 @@ def _named(event: Event) -> tuple[str, dict[str, object]]:  # noqa: C901 (a tabl
             return "clock.stepped", {"seconds": seconds}
         case TasksWoken(ids, by):
             return "task.woken", {"tasks": list(ids), "by": by}
-        case KindGateChanged(kind, gate, by, reason):
-            return "kind.gate_changed", {"kind": kind, "gate": gate, "by": by, "reason": reason}
+        case KindStatusChanged(kind, status, by, reason):
+            return "kind.status_changed", {"kind": kind, "status": status, "by": by, "reason": reason}
         case LimitChanged(name, by, cleared):
             return "limit.cleared" if cleared else "limit.changed", {"limit": name, "by": by}
         case KindsUnknown(worker, kinds):

@@ -1,7 +1,7 @@
 """Everything that writes tasks: one verb per module, each beside the `.sql` file with its statements.
 
-A live task has one narrow row: in `ready`, `blocked` or `running`. Deleting that row is the gate for the
-task's next move. Marked tasks (failed, cancelled, paused) have no narrow row; their gate is an update of
+A live task has one narrow row: in `ready`, `blocked` or `running`. Deleting that row is what admits the
+task's next move. Marked tasks (failed, cancelled, paused) have no narrow row; for them it is an update of
 the mark that names the marks it moves from. So no statement needs a lock that outlives it, and READ
 COMMITTED is enough. It is also needed: functions of several statements read again what others have
 committed while they waited. Functions for workers refuse any other isolation level. An enqueue, which

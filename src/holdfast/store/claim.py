@@ -1,13 +1,12 @@
-"""Claims ready tasks: the ranges to scan, what a claim returns, and the turn to sweep below the floors."""
+"""Claims ready tasks: the ranges to scan, what a claim returns, and who may sweep below the floors."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
 
 from holdfast.config import Settings
-from holdfast.core.events import Listener, TasksClaimed, TasksParked
+from holdfast.core.events import Listener, TasksBlocked, TasksClaimed
 from holdfast.core.task import PRIORITIES, TIMEOUT_SECONDS, Claim
 from holdfast.db.connect import Conn
 from holdfast.db.statements import load
@@ -39,29 +38,31 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What a claim took, what it moved behind buckets on the way, and whether it saw a bucket's turn."""
+    """What a claim took, and what it met on the way."""
 
     claims: Sequence[Claim]
-    parked: int
-    turns: bool
+    # How many tasks it blocked.
+    blocked: int
+    # Kinds of which it met tasks and that were not among those it served.
+    unknown: Sequence[str]
+    # Whether a bucket's turn had come, if that was asked for.
+    due: bool
     seen: Snapshot
     paused: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
-class AtOnce:
-    """How many tasks, of which kinds, a claim may start at once though a limit counts them.
+class ClaimRequest:
+    """Where a claim looks, and for what."""
 
-    With `turns` it also tells whether any that wait have their turn.
-    """
-
-    tasks: int = 0
-    kinds: Sequence[str] = ()
+    ranges: Sequence[Range]
+    # Tasks of other kinds are blocked; None stands for all.
+    kinds: Sequence[str] | None = None
+    # How many tasks may start at once though a limit counts them: their permits are leased with them.
+    at_once: int = 0
     generation: int = 0
-    turns: bool = False
-
-
-NOTHING_AT_ONCE = AtOnce()
+    # Whether to tell if a bucket's turn has come.
+    line: bool = False
 
 
 def all_ranges(queues: Iterable[str]) -> list[Range]:
@@ -79,46 +80,53 @@ class Claims:
     async def claim(
         self,
         conn: Conn,
-        ranges: Sequence[Range],
         worker: str,
         limit: int,
+        request: ClaimRequest,
         timeout: float = TIMEOUT_SECONDS,
-        at_once: AtOnce = NOTHING_AT_ONCE,
     ) -> Claimed:
-        """Take up to `limit` tasks out of these ranges, in order of queue and priority."""
-        values = _arrays(ranges) | {
+        """Take up to so many tasks, in order of queue and priority."""
+        values = _arrays(request.ranges, request.kinds) | {
             "limit": limit,
             "worker": worker,
             "timeout": timeout,
-            "at_once": at_once.tasks,
-            "known": list(at_once.kinds),
-            "generation": at_once.generation,
-            "turns": at_once.turns,
+            "at_once": request.at_once,
+            "generation": request.generation,
+            "line": request.line,
         }
         cursor = await conn.execute(self._sql["claim"], values)
-        head, *rows = await cursor.fetchall()
-        seen = Snapshot(xmin=head[1], number=head[19], at=head[8].astimezone(UTC))
-        claims = [Claim._make((*row, seen.at, worker, (row[13],) if row[13] else (), None)) for row in rows]
+        (*_, about), *rows = await cursor.fetchall()
+        at = datetime.fromisoformat(about["at"]).astimezone(UTC)
+        seen = Snapshot(xmin=about["xmin"], number=about["number"], at=at)
+        claims = [Claim._make((*row[:-1], at, worker, (row[13],) if row[13] else (), None)) for row in rows]
         if claims:
             claims.sort(key=_IN_TIME)
             if len({(claim.queue, claim.priority) for claim in claims}) > 1:
-                order = {(r.queue, r.priority): place for place, r in enumerate(ranges)}
+                order = {(r.queue, r.priority): place for place, r in enumerate(request.ranges)}
                 claims.sort(key=lambda claim: order[claim.queue, claim.priority])
             self._listen(TasksClaimed(worker, claims))
-        parked: int = head[16]
-        if parked:
-            self._listen(TasksParked(parked))
-        return Claimed(claims, parked, bool(head[21]), seen, frozenset(json.loads(head[5] or "[]")))
+        blocked: int = about["blocked"]
+        if blocked:
+            self._listen(TasksBlocked(blocked))
+        return Claimed(
+            claims, blocked, about["unknown"], bool(about["due"]), seen, frozenset(about["paused"])
+        )
 
-    async def block_heads(self, conn: Conn, ranges: Sequence[Range], limit: int = BLOCK_LIMIT) -> int:
-        """Move tasks that limits or pauses hold back out of the way of claims, many at a time."""
-        values = _arrays(ranges) | {"limit": limit}
+    async def block_heads(
+        self,
+        conn: Conn,
+        ranges: Sequence[Range],
+        kinds: Sequence[str] | None = None,
+        limit: int = BLOCK_LIMIT,
+    ) -> int:
+        """Move tasks that a claim for these kinds would block out of its way, many at a time."""
+        values = _arrays(ranges, kinds) | {"limit": limit}
         cursor = await conn.execute(self._sql["block_heads"], values)
         row = await cursor.fetchone()
         assert row is not None, "a count always answers"
         moved: int = row[0]
         if moved:
-            self._listen(TasksParked(moved))
+            self._listen(TasksBlocked(moved))
         return moved
 
     async def take_sweep(self, conn: Conn, queues: Sequence[str], every: float) -> list[str]:
@@ -128,10 +136,11 @@ class Claims:
         return [queue for (queue,) in await cursor.fetchall()]
 
 
-def _arrays(ranges: Sequence[Range]) -> dict[str, object]:
+def _arrays(ranges: Sequence[Range], kinds: Sequence[str] | None) -> dict[str, object]:
     return {
         "queues": [stretch.queue for stretch in ranges],
         "priorities": [stretch.priority for stretch in ranges],
         "froms": [stretch.start for stretch in ranges],
         "tos": [stretch.end for stretch in ranges],
+        "kinds": None if kinds is None else list(kinds),
     }

@@ -1,4 +1,4 @@
--- Moves tasks from `ready` to `running`, or to `waiting` where a limit or a pause holds them back.
+-- Moves tasks from `ready` to `running`, or to `blocked` where a limit or a pause holds them back.
 
 
 -- shared: heads_enlisted
@@ -10,10 +10,12 @@
 
 -- name: install_claim
 -- Takes up to `room` tasks out of ready, range by range in the order given (one range per queue and
--- priority, from its floor), under one new fence. Tasks that stand behind a bucket go to waiting
--- instead, except for those that may start at once. The first row tells what the caller's floor needs: the oldest number that the snapshot could
--- not see, this claim's own number where it took something, when it began, which queues it left
--- out because they are paused, and, for those who ask, whether a bucket's turn has come.
+-- priority, from its floor), under one new fence. Tasks that stand behind a bucket go to `blocked`
+-- instead, except for those that may start at once. So do tasks of kinds that are not among `served`
+-- (null stands for all kinds), where only workers that serve them look. The first row has no task but
+-- `about`: the oldest number that the snapshot could not see, this claim's own number where it took
+-- something, when it began, how many tasks it blocked, the kinds that it met and does not serve, the
+-- queues that it left out because they are paused, and, for those who ask, whether a bucket's turn has come.
 --
 -- A function, so that its plan is made once a connection and follows the index whatever the statistics say: where they
 -- called `ready` empty, each claim sorted all that had come since, on disk (400,000: 330 ms instead of 0.3). But one
@@ -24,17 +26,17 @@ create or replace function holdfast.claim(
     froms timestamptz[],
     tos timestamptz[],
     room integer,
-    known text[],
+    served text[],
     holder uuid,
     of_generation integer,
     at_once integer,
     timeout double precision,
-    with_turns boolean
+    with_line boolean
 ) returns table (
     id text, fence bigint, kind text, queue text, priority smallint, payload text, version smallint, run_at timestamptz,
     enqueued_at timestamptz, expires_at timestamptz, subject text, trace_id text, key text, bucket text,
-    max_attempts smallint, timeout_seconds real, attempts integer, failures smallint, crashes smallint, polls bigint,
-    rate_limits smallint, isolate boolean, polled double precision[]
+    max_attempts smallint, timeout_seconds real, attempts integer, failures smallint, crashes smallint, polls integer,
+    rate_limits smallint, isolate boolean, polled double precision[], about jsonb
 )
 language plpgsql
 set plan_cache_mode = force_generic_plan
@@ -81,8 +83,15 @@ begin
         select
             array(select b.kind from holdfast.buckets b where b.kind is not null) as kinds,
             array(select b.queue from holdfast.buckets b where b.queue is not null) as queues
+    ), unknown as materialized (
+        -- Each kind is compared once: a worker may serve thousands.
+        select array(select k.kind from (select distinct p.kind from picked p offset 0) k where k.kind <> all (served)) as kinds
     ), seen as (
-        select p.*, p.kind = any ((select d.kinds from doors d)::text[]) or p.queue = any ((select d.queues from doors d)::text[]) as shut
+        select
+            p.*,
+            p.kind = any ((select d.kinds from doors d)::text[])
+                or p.queue = any ((select d.queues from doors d)::text[])
+                or p.kind = any ((select u.kinds from unknown u)::text[]) as shut
         from picked p
     ), placed as (
         -- Before a door, or behind a bucket alone, in its order there: usually none, and the others skip all this.
@@ -94,7 +103,7 @@ begin
         from holdfast.lease_at_once(
             (
                 select array_agg(p.bucket order by p.priority, p.run_at, p.id) from placed p
-                where p.position is null and not p.shut and p.kind = any (known)
+                where p.position is null and not p.shut and p.kind = any (served)
             ),
             holder, of_generation, at_once
         ) l
@@ -106,7 +115,7 @@ begin
         left join leased l on l.name = p.bucket
         where p.shut or p.nth > coalesce(l.permits, 0)
         returning bucket, priority, position, id, queue, kind
-    ), turned as materialized (
+    ), enlisted as materialized (
         {heads_enlisted}
     ), started as (
         insert into holdfast.running (id, fence, started_at, deadline_at, worker)
@@ -121,22 +130,28 @@ begin
         ) p
         returning id, fence
     )
-    -- The first row, with its values in the places of fence, payload, enqueued_at, attempts, polls and isolate.
     select
-        null, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, null, null, null,
-        (
-            select json_agg(q.name)::text from holdfast.queues q
-            where (q.paused_at is not null or q.resumed_at is not null) and q.name = any (queues)
-        ),
-        null, null, now(), null, null, null, null, null, null, null, (select t.tasks from turned t), null, null,
-        case when exists (select from picked) then pg_current_xact_id()::text::bigint end, null,
-        case when with_turns then holdfast.has_turn(queues, known) end, null
+        null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
+        null, null,
+        jsonb_build_object(
+            'xmin', pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
+            'number', case when exists (select from picked) then pg_current_xact_id()::text::bigint end,
+            'at', now(),
+            'blocked', (select e.tasks from enlisted e),
+            'unknown', (select u.kinds from unknown u),
+            'paused', array(
+                select q.name from holdfast.queues q
+                where (q.paused_at is not null or q.resumed_at is not null) and q.name = any (queues)
+            ),
+            'due', case when with_line then holdfast.has_turn(queues, served) end
+        )
     union all
     select
         t.id::text, s.fence, t.kind, t.queue, t.priority, t.payload::text, t.version, t.run_at,
         t.enqueued_at, t.expires_at, t.subject, t.trace_id, t.key, t.bucket, t.max_attempts, t.timeout_seconds,
         t.attempts, t.failures, t.crashes, t.polls, t.rate_limits, t.isolate,
-        case when t.polls > 0 then array[extract(epoch from t.polling_since), t.progress, extract(epoch from t.progressed_at)]::double precision[] end
+        case when t.polls > 0 then array[extract(epoch from t.polling_since), t.progress, extract(epoch from t.progressed_at)]::double precision[] end,
+        null
     from started s
     cross join lateral (
         select c.* from holdfast.tasks c where c.id = s.id offset 0
@@ -149,14 +164,16 @@ $$;
 -- A thin call: the function keeps its plans, and one round trip does the whole claim.
 select * from holdfast.claim(
     %(queues)s::text[], %(priorities)s::smallint[], %(froms)s::timestamptz[], %(tos)s::timestamptz[], %(limit)s::integer,
-    %(known)s::text[], %(worker)s::uuid, %(generation)s::integer, %(at_once)s::integer, %(timeout)s::double precision, %(turns)s::boolean
+    %(kinds)s::text[], %(worker)s::uuid, %(generation)s::integer, %(at_once)s::integer, %(timeout)s::double precision, %(line)s::boolean
 );
 
 
 -- name: install_block_heads
--- Moves tasks that stand behind a bucket out of the head of ready, many at a time, once a claim has
--- met one: a million of them must not cost a million claims.
-create or replace function holdfast.block_heads(queues text[], priorities smallint[], froms timestamptz[], room integer) returns integer
+-- Moves tasks that a claim would block out of the head of ready, many at a time, once a claim has met
+-- nothing else: a million of them must not cost a million claims.
+create or replace function holdfast.block_heads(
+    queues text[], priorities smallint[], froms timestamptz[], room integer, served text[]
+) returns integer
 language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -178,6 +195,8 @@ begin
             limit room
         ) x
         limit room
+    ), unknown as materialized (
+        select array(select k.kind from (select distinct h.kind from heads h offset 0) k where k.kind <> all (served)) as kinds
     ), picked as (
         -- Only what is moved is locked: a claim that met a lock on the others would pass them over.
         delete from holdfast.ready r
@@ -189,6 +208,7 @@ begin
                     where h.bucket is not null
                         or exists (select from holdfast.buckets b where b.kind = h.kind)
                         or exists (select from holdfast.buckets b where b.queue = h.queue)
+                        or h.kind = any ((select u.kinds from unknown u)::text[])
                 ))
             for update skip locked
         ))
@@ -199,10 +219,10 @@ begin
             {as_blocked}
         from picked p
         returning bucket, priority, position, id, queue, kind
-    ), turned as materialized (
+    ), enlisted as materialized (
         {heads_enlisted}
     )
-    select t.tasks into moved from turned t;
+    select e.tasks into moved from enlisted e;
     return moved;
 end
 $$;
@@ -210,7 +230,7 @@ $$;
 
 -- name: block_heads
 -- Apart from `claim`, so that moving many tasks does not make a claim take long.
-select holdfast.block_heads(%(queues)s::text[], %(priorities)s::smallint[], %(froms)s::timestamptz[], %(limit)s::integer);
+select holdfast.block_heads(%(queues)s::text[], %(priorities)s::smallint[], %(froms)s::timestamptz[], %(limit)s::integer, %(kinds)s::text[]);
 
 
 -- name: take_sweep

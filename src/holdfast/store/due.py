@@ -9,7 +9,7 @@ from holdfast.db.statements import load
 
 
 class DueWork(NamedTuple):
-    """Follow-ups, seals, plans, leases, what is held, what stands aside, what is over."""
+    """Follow-ups, seals, plans, leases, what is held, what is blocked, what is over."""
 
     followups: bool
     unsealed: bool
@@ -17,7 +17,7 @@ class DueWork(NamedTuple):
     lease_ends_seconds: float | None
     # Not known where it was not asked for.
     held: bool | None
-    aside: bool
+    blocked: bool
     over: bool
 
 

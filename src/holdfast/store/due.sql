@@ -1,7 +1,7 @@
 -- name: pending
 -- What maintenance has to do soon, in one look: whether tasks wait for others to end, whether the audit has something to
 -- seal, which plans nobody drives, in how many seconds the next lease of a worker ends, whether anybody holds tasks or permits
--- (where it is asked for), whether tasks stand behind buckets or gates before kinds, and whether the time of a task or of
+-- (where it is asked for), whether tasks are blocked or kinds have a row in buckets, and whether the time of a task or of
 -- a pause is over.
 select
     exists (select from holdfast.followups f where f.released_at is null),

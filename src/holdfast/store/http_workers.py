@@ -20,7 +20,7 @@ from holdfast.store.store import Store
 from holdfast.store.workers import as_claims
 
 # A worker of ours counts its connections; one of these has none, and whoever speaks for it holds its row.
-EPOCH = 0
+GENERATION = 0
 # Workers of one token that are alive at once.
 LIVE_MAX = 200
 
@@ -149,7 +149,7 @@ class HttpWorkerRows:
                 return
         held = await self._store.workers.held(conn, worker)
         # Names without a permit are passed over: limits that it does not have cost nothing.
-        await self._store.permits.set_permits(conn, worker, EPOCH, _limits_of(held))
+        await self._store.permits.set_permits(conn, worker, GENERATION, _limits_of(held))
 
 
 def _limits_of(claims: Sequence[Claim]) -> Counter[str]:

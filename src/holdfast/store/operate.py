@@ -11,7 +11,7 @@ from holdfast.config import Settings
 from holdfast.core.audit import Action
 from holdfast.core.bounds import check_moment
 from holdfast.core.errors import Misused, MoveRefused, TaskContended, TaskNotFound, TaskStranded
-from holdfast.core.events import KindGateChanged, Listener, TasksMoved, TasksWoken, silent
+from holdfast.core.events import KindStatusChanged, Listener, TasksMoved, TasksWoken, silent
 from holdfast.core.failure import DeadReason, FailureClass
 from holdfast.core.state import Move, State, after
 from holdfast.core.task import RESERVED_QUEUE, Counters, ErrorMark, TaskView, is_id
@@ -107,26 +107,26 @@ class Operator:
             self._listen(TasksMoved(Move.EXPIRE, ids, self._by, "expired"))
         return ids
 
-    async def close_kind(self, conn: Conn, kind: str, reason: str, *, until: datetime | None = None) -> None:
+    async def pause_kind(self, conn: Conn, kind: str, reason: str, *, until: datetime | None = None) -> None:
         """Start no more tasks of a kind; those that run go on."""
         if until is not None:
             check_moment("the end of a pause", until)
         values = {"kind": kind, "by": self._by, "until": until, "reason": reason}
         async with conn.transaction():
-            await conn.execute(self._sql["close_kind"], values)
+            await conn.execute(self._sql["pause_kind"], values)
             author = Author(self._by, reason)
             await self._audit.note(conn, Action.KIND_PAUSE, author, kind=kind, details={"until": until})
-        self._listen(KindGateChanged(kind, "paused", self._by, reason))
+        self._listen(KindStatusChanged(kind, "paused", self._by, reason))
 
-    async def open_kind(self, conn: Conn, kind: str) -> bool:
+    async def resume_kind(self, conn: Conn, kind: str) -> bool:
         """Let a kind run again, more from second to second; whether it was paused."""
         async with conn.transaction():
-            cursor = await conn.execute(self._sql["open_kind"], {"kind": kind})
+            cursor = await conn.execute(self._sql["resume_kind"], {"kind": kind})
             opened = await cursor.fetchone() is not None
             if opened:
                 await self._audit.note(conn, Action.KIND_RESUME, Author(self._by, ""), kind=kind)
         if opened:
-            self._listen(KindGateChanged(kind, "open", self._by, ""))
+            self._listen(KindStatusChanged(kind, "open", self._by, ""))
         return opened
 
     async def pause_queue(self, conn: Conn, queue: str, reason: str, until: datetime | None = None) -> None:
@@ -151,9 +151,9 @@ class Operator:
                 await self._audit.note(conn, Action.QUEUE_RESUME, Author(self._by, ""), details=details)
         return resumed
 
-    async def reopen(self, conn: Conn) -> list[str]:
+    async def end_due_pauses(self, conn: Conn) -> list[str]:
         """End the pauses whose end has come; answers the queues and buckets."""
-        return [name for (name,) in await (await conn.execute(self._sql["reopen"])).fetchall()]
+        return [name for (name,) in await (await conn.execute(self._sql["end_due_pauses"])).fetchall()]
 
     async def prune_rates(self, conn: Conn, limit: int = 1_000) -> int:
         """Forget what was spent of rates long ago."""

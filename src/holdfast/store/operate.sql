@@ -240,7 +240,7 @@ with changed as (
 select c.id::text, case when c.position is not null then c.bucket end from changed c;
 
 
--- name: close_kind
+-- name: pause_kind
 -- Tasks of the kind step behind its bucket as claims meet them; running ones go on.
 insert into holdfast.buckets as b (name, kind, paused_at, paused_by, paused_until, pause_reason)
 values ('kind:' || %(kind)s::text, %(kind)s, now(), %(by)s, %(until)s, %(reason)s)
@@ -249,7 +249,7 @@ set paused_at = coalesce(b.paused_at, excluded.paused_at),
     paused_by = excluded.paused_by, paused_until = excluded.paused_until, pause_reason = excluded.pause_reason;
 
 
--- name: open_kind
+-- name: resume_kind
 -- Answers the bucket only if it was paused, so that nobody is told of a change that did not happen.
 update holdfast.buckets b
 set paused_at = null, paused_by = null, paused_until = null, pause_reason = null, resumed_at = now()
@@ -274,7 +274,7 @@ where q.name = %(queue)s and q.paused_at is not null
 returning q.name;
 
 
--- name: reopen
+-- name: end_due_pauses
 -- Pauses whose end has come.
 with kinds as (
     update holdfast.buckets b

@@ -1,75 +1,66 @@
--- Kinds that not every live worker serves: moves their tasks to `waiting`, and fails them in the end.
+-- Kinds that no live worker serves: marks them, and fails their tasks after a grace period.
 
 
--- name: gate_kind
--- Not every worker knows this kind: its tasks step behind a bucket, where only those who do look.
-insert into holdfast.buckets as b (name, kind)
-values ('kind:' || %(kind)s::text, %(kind)s)
-on conflict (name) do nothing;
-
-
--- name: tend_gates
--- Marks the gates of kinds that no live worker serves, and opens those that every live worker passes.
--- Whatever still stands aside then is served from there.
-with recursive waiting_kinds as (
+-- name: mark_unserved
+-- Marks kinds that no live worker serves, so that their tasks are blocked and people are told, and unmarks those that one does.
+with recursive blocked_kinds as (
     -- Each kind once, by as many probes of the index as there are kinds.
     (select w.kind from holdfast.blocked w order by w.kind limit 1)
     union all
     select (select w.kind from holdfast.blocked w where w.kind > k.kind order by w.kind limit 1)
-    from waiting_kinds k
+    from blocked_kinds k
     where k.kind is not null
 ), live as materialized (
     select w.kinds from holdfast.workers w where w.lost_at is null and w.lease_expires_at > now()
 ), made as (
-    -- Behind a limit nobody meets a task whose kind is not served, so nobody puts a gate before it.
     insert into holdfast.buckets as b (name, kind, unserved_at)
     select 'kind:' || k.kind, k.kind, now()
-    from waiting_kinds k
+    from blocked_kinds k
     where k.kind is not null
         and not exists (select from live l where k.kind = any (l.kinds))
         and not exists (select from holdfast.buckets g where g.kind = k.kind)
     order by 1
     on conflict (name) do nothing
     returning b.kind
-), gates as materialized (
+), found as materialized (
     select
         b.name, b.unserved_at,
-        b.paused_at is null and b.capacity is null and b.rate_count is null and coalesce(b.resumed_at < now() - interval '10 s', true) as idle,
-        exists (select from live l where b.kind = any (l.kinds)) as served,
-        exists (select from live l where b.kind <> all (l.kinds)) as unknown_to_some
+        b.set_by is null and b.paused_at is null and b.capacity is null and b.rate_count is null
+            and coalesce(b.resumed_at < now() - interval '10 s', true) as bare,
+        exists (select from live l where b.kind = any (l.kinds)) as served
     from holdfast.buckets b
     where b.kind is not null
-), parked as (
+), marked as (
     update holdfast.buckets b
     set unserved_at = now()
-    from gates g
-    where b.name = g.name and not g.served and b.unserved_at is null
+    from found f
+    where b.name = f.name and not f.served and b.unserved_at is null
     returning b.kind
-), returned as (
+), unmarked as (
     update holdfast.buckets b
     set unserved_at = null
-    from gates g
-    where b.name = g.name and g.served and b.unserved_at is not null
+    from found f
+    where b.name = f.name and f.served and not f.bare and b.unserved_at is not null
     returning b.kind
-), opened as (
+), deleted as (
+    -- The row said nothing else. It may have been given a limit or a pause meanwhile.
     delete from holdfast.buckets b
-    using gates g
-    where b.name = g.name and g.idle and g.served and not g.unknown_to_some and g.unserved_at is null
-        and b.paused_at is null and b.capacity is null and b.rate_count is null
+    using found f
+    where b.name = f.name and f.served and f.bare
+        and b.set_by is null and b.paused_at is null and b.capacity is null and b.rate_count is null
+    returning b.kind, f.unserved_at
 )
-select p.kind, 'parked' from parked p
+select m.kind, 'unserved' from (select kind from marked union all select kind from made) m
 union all
-select m.kind, 'parked' from made m
+select u.kind, 'served' from (select kind from unmarked union all select kind from deleted where unserved_at is not null) u
 union all
-select r.kind, 'returned' from returned r
-union all
-select b.kind, 'waits'
-from gates g
-join holdfast.buckets b on b.name = g.name
-where g.unserved_at is not null and not g.served;
+select b.kind, 'still unserved'
+from found f
+join holdfast.buckets b on b.name = f.name
+where f.unserved_at is not null and not f.served;
 
 
--- name: restart_gates
+-- name: restart_graces
 -- Whoever takes over the chores has not seen how long a kind was without a worker: its grace begins anew.
 update holdfast.buckets b
 set unserved_at = now()

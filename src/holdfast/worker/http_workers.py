@@ -17,15 +17,14 @@ from holdfast.core.handler import Handlers
 from holdfast.core.outcome import Failed, Outcome, Release, Released
 from holdfast.core.state import Move
 from holdfast.core.stored_json import CHARACTERS_MAX, check_json
-from holdfast.core.task import RESERVED_QUEUE, TIMEOUT_SECONDS, Claim
+from holdfast.core.task import RESERVED_QUEUE, Claim
 from holdfast.db.connect import Conn
-from holdfast.store.claim import AtOnce, all_ranges
-from holdfast.store.http_workers import EPOCH, HttpWorkerRows, Lease
+from holdfast.store.claim import ClaimRequest, all_ranges
+from holdfast.store.http_workers import GENERATION, HttpWorkerRows, Lease
 from holdfast.store.kinds import Declarations
 from holdfast.store.permits import BlockedRequest, whole_line
 from holdfast.store.settle import Settlement
 from holdfast.store.store import Store
-from holdfast.store.unserved_kinds import UnservedKinds
 from holdfast.worker.policies import Policies
 
 # A claim as a worker knows it: the task and the fence.
@@ -113,9 +112,9 @@ class HttpWorkers:
         lease = await self._rows.renew(conn, self._token, worker)
         await self._release_but(conn, worker, holding)
         claims = await self._look(conn, lease, limit)
-        able = [claim for claim in claims if not claim.expired and claim.kind in lease.kinds]
-        if len(able) < len(claims):
-            await self._put_back(conn, lease, [claim for claim in claims if claim not in able])
+        able = [claim for claim in claims if not claim.expired]
+        if expired := [(claim, expire(claim)) for claim in claims if claim.expired]:
+            await self._store.settler.settle(conn, expired)
         ready: list[Claim] = []
         unreadable: list[Settlement] = []
         for claim in able:
@@ -180,7 +179,7 @@ class HttpWorkers:
     async def _look(self, conn: Conn, lease: Lease, limit: int) -> list[Claim]:
         """From behind buckets and from ready, neither before the other."""
         worker, line = lease.worker, whole_line(lease.queues, lease.kinds)
-        request = BlockedRequest(line, lease.queues, lease.kinds, generation=EPOCH)
+        request = BlockedRequest(line, lease.queues, lease.kinds, generation=GENERATION)
 
         async def waiting(room: int) -> list[Claim]:
             found = await self._store.permits.claim_blocked(conn, worker, room, request)
@@ -189,29 +188,16 @@ class HttpWorkers:
         claims = await waiting((limit + 1) // 2)
         ranges = all_ranges(lease.queues)
         if (room := limit - len(claims)) > 0:
-            at_once = AtOnce(room, lease.kinds, EPOCH)
-            found = await self._store.claims.claim(conn, ranges, worker, room, TIMEOUT_SECONDS, at_once)
+            asked = ClaimRequest(ranges, lease.kinds, at_once=room, generation=GENERATION)
+            found = await self._store.claims.claim(conn, worker, room, asked)
             claims += found.claims
-            if found.parked >= room:
-                await self._store.claims.block_heads(conn, ranges)
+            if found.unknown:
+                self._store.listen(KindsUnknown(worker, found.unknown))
+            if found.blocked >= room:
+                await self._store.claims.block_heads(conn, ranges, lease.kinds)
         if (room := limit - len(claims)) > 0:
             claims += await waiting(room)
         return claims
-
-    async def _put_back(self, conn: Conn, lease: Lease, claims: Sequence[Claim]) -> None:
-        """Expired ones end; those of kinds that it does not know step aside for whoever does."""
-        strange = sorted({claim.kind for claim in claims} - set(lease.kinds))
-        gates = UnservedKinds(self._store.settings, self._store.listen, by=lease.worker)
-        for kind in strange:
-            await gates.gate(conn, kind)
-        if strange:
-            self._store.listen(KindsUnknown(lease.worker, strange))
-        await self._store.settler.settle(conn, [self._back(claim, strange) for claim in claims])
-
-    def _back(self, claim: Claim, strange: Collection[str]) -> Settlement:
-        if claim.kind in strange:
-            return claim, self._policies.judge(claim, Released(Release.NO_HANDLER))
-        return claim, expire(claim)
 
     async def _release_but(
         self,

@@ -169,14 +169,14 @@ async def resume_queue(caller: CurrentCaller, name: Name) -> object:
 @router.post("/api/kinds/{name}/pause", response_model=DoneShape)
 async def pause_kind(caller: CurrentCaller, name: Name, act: PauseShape) -> object:
     """Let no task of a kind start."""
-    await caller.operator.close_kind(caller.conn, name, act.reason, until=act.until)
+    await caller.operator.pause_kind(caller.conn, name, act.reason, until=act.until)
     return {"name": name, "done": True}
 
 
 @router.post("/api/kinds/{name}/resume", response_model=DoneShape)
 async def resume_kind(caller: CurrentCaller, name: Name) -> object:
     """Let a kind start again."""
-    return {"name": name, "done": await caller.operator.open_kind(caller.conn, name)}
+    return {"name": name, "done": await caller.operator.resume_kind(caller.conn, name)}
 
 
 @router.get("/api/workers", response_model=list[WorkerShape])  # type: ignore[valid-type]

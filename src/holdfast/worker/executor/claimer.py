@@ -3,9 +3,10 @@
 import time
 from collections.abc import Callable, Sequence
 
+from holdfast.core.events import KindsUnknown
 from holdfast.core.task import TIMEOUT_SECONDS, Claim
 from holdfast.db.connect import Conn
-from holdfast.store.claim import AtOnce, Claimed, Range, all_ranges
+from holdfast.store.claim import Claimed, ClaimRequest, Range, all_ranges
 from holdfast.store.permits import BlockedRequest
 from holdfast.store.store import Store
 from holdfast.worker.executor.floor import Floor, Sweep
@@ -23,6 +24,8 @@ WHOLE_AGAIN_SECONDS = 30.0
 PLANNED_LOOKS = 10
 # One slow look may be the machine's doing; it is the table's when they all are.
 SLOW_LOOKS = 3
+# A kind that is not known here is reported so often at most.
+UNKNOWN_SECONDS = 5.0
 
 
 class Claimer:
@@ -60,6 +63,7 @@ class Claimer:
         self._whole_from = 0.0
         self._looks = 0
         self._slow_looks = 0
+        self._reported_at: dict[str, float] = {}
 
     async def claim(self, conn: Conn, limit: int, free: int | None = None) -> list[Claim]:
         """Up to so many tasks, the oldest overlooked ones first.
@@ -94,21 +98,36 @@ class Claimer:
             claimed = await rest(conn, limit - len(claims))
             claims += claimed.claims
             room -= len(claimed.claims)
-            if claimed.turns and not hungry and room > 0:
+            if claimed.due and not hungry and room > 0:
                 claims += await self._waiting(conn, room)
         return claims
 
-    def _at_once(self, room: int, *, turns: bool = False) -> AtOnce:
-        return AtOnce(room, self._kinds, self._generation, turns)
+    async def _claimed(
+        self, conn: Conn, ranges: Sequence[Range], limit: int, *, at_once: int, line: bool = False
+    ) -> Claimed:
+        request = ClaimRequest(ranges, self._kinds, at_once, self._generation, line)
+        claimed = await self._store.claims.claim(conn, self._worker, limit, request, self._timeout)
+        if claimed.unknown:
+            self._report_unknown(claimed.unknown)
+        return claimed
+
+    def _report_unknown(self, kinds: Sequence[str]) -> None:
+        """Tasks of these kinds are left to workers that know them."""
+        now = self._clock()
+        due = [
+            kind for kind in kinds if now >= self._reported_at.get(kind, -UNKNOWN_SECONDS) + UNKNOWN_SECONDS
+        ]
+        if due:
+            self._reported_at |= dict.fromkeys(due, now)
+            self._store.listen(KindsUnknown(self._worker, due))
 
     async def _ready(self, conn: Conn, limit: int) -> Claimed:
-        at_once = self._at_once(limit)
         ranges = self.floor.ranges()
-        claimed = await self._store.claims.claim(conn, ranges, self._worker, limit, self._timeout, at_once)
+        claimed = await self._claimed(conn, ranges, limit, at_once=limit)
         self.floor.learn(
             claimed.seen,
             [(claim.queue, claim.priority, claim.run_at) for claim in claimed.claims],
-            full=len(claimed.claims) + claimed.parked >= limit,
+            full=len(claimed.claims) + claimed.blocked >= limit,
             unread=claimed.paused,
         )
         await self._step_over(conn, claimed, self.floor.ranges(), limit)
@@ -118,21 +137,20 @@ class Claimer:
         """Where a claim met nothing but tasks behind buckets, move many more of them aside at once."""
         self.permits.leased_at_once(claimed.claims)
         self._ready_gave = bool(claimed.claims)
-        self.moving = claimed.parked > 0
-        if claimed.parked:
+        self.moving = claimed.blocked > 0
+        if claimed.blocked:
             aside = ASIDE_SECONDS if claimed.claims else 0.0
             self._waiting_due_at = min(self._waiting_due_at, self._clock() + aside)
-        if not claimed.parked and not claimed.claims:
+        if not claimed.blocked and not claimed.claims:
             self._ready_due_at = self._clock() + READY_SECONDS
-        if claimed.parked >= limit:
-            await self._store.claims.block_heads(conn, ranges)
+        if claimed.blocked >= limit:
+            await self._store.claims.block_heads(conn, ranges, self._kinds)
 
     async def _everything(self, conn: Conn, limit: int) -> Claimed:
-        """Look from the very beginning, and for turns: while idle one statement does for three."""
+        """Look from the very beginning, and at the line: while idle one statement does for three."""
         began = self._clock()
         ranges = all_ranges(self._queues)
-        at_once = self._at_once(limit, turns=True)
-        claimed = await self._store.claims.claim(conn, ranges, self._worker, limit, self._timeout, at_once)
+        claimed = await self._claimed(conn, ranges, limit, at_once=limit, line=True)
         await self._step_over(conn, claimed, ranges, limit)
         self._looks += 1
         took = self._clock() - began
@@ -168,9 +186,9 @@ class Claimer:
         ranges = self._sweep.slice()
         claims: Sequence[Claim] = []
         if ranges:
-            claimed = await self._store.claims.claim(conn, ranges, self._worker, limit, self._timeout)
+            claimed = await self._claimed(conn, ranges, limit, at_once=0)
             claims = claimed.claims
-            if len(claims) + claimed.parked >= limit:
+            if len(claims) + claimed.blocked >= limit:
                 # There may be more in this slice: it is looked at again.
                 return claims
         self._sweep.learn(self._clock() - began, self._clock())

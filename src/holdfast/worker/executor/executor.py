@@ -30,7 +30,6 @@ from holdfast.worker.executor.run import Run
 from holdfast.worker.executor.runs import Runs
 from holdfast.worker.executor.settling import Settling
 from holdfast.worker.executor.starting import Starting
-from holdfast.worker.executor.unknown_kinds import UnknownKinds
 from holdfast.worker.flight_record import FlightRecord
 from holdfast.worker.options import Until, WorkerOptions
 from holdfast.worker.policies import Policies
@@ -79,10 +78,9 @@ class Executor:
         self._policies = Policies(handlers, options.max_attempts)
         self._room = asyncio.Event()
         self._background = Background(self._failed)
-        unknown_kinds = UnknownKinds(worker, store, self._settles_link, self._background)
         add = self._settling.add
         self._starting = Starting(
-            handlers, self._buffer, self._runs, self._permits, unknown_kinds, self._policies, add, self._fill
+            handlers, self._buffer, self._runs, self._permits, self._policies, add, self._fill
         )
         self._claimed = 0
         self._recycling = Recycling(options)

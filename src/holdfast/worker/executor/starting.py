@@ -11,7 +11,6 @@ from holdfast.core.task import Claim
 from holdfast.worker.executor.buffer import Buffer
 from holdfast.worker.executor.permits import HeldPermits
 from holdfast.worker.executor.runs import Runs
-from holdfast.worker.executor.unknown_kinds import UnknownKinds
 from holdfast.worker.policies import Policies
 
 
@@ -24,7 +23,6 @@ class Starting:
         hand: Buffer,
         runs: Runs,
         permits: HeldPermits,
-        unknown_kinds: UnknownKinds,
         verdicts: Policies,
         settle: Callable[[tuple[Claim, Verdict]], None],
         again: Callable[[], None],
@@ -33,7 +31,6 @@ class Starting:
         self._buffer = hand
         self._runs = runs
         self._permits = permits
-        self._unknown_kinds = unknown_kinds
         self._policies = verdicts
         self._settle = settle
         self._again = again
@@ -60,30 +57,26 @@ class Starting:
             self._due = asyncio.get_running_loop().call_at(at, self._again)
 
     def _start(self, claims: Sequence[Claim]) -> None:
-        handler = self._handlers.get(claims[0].kind)
-        known = handler is not None
-        able = [claim for claim in claims if self._able(claim, known=known)]
-        if not able or handler is None:
+        able = [claim for claim in claims if self._able(claim)]
+        if not able:
             return
+        handler = self._handlers[able[0].kind]
         if handler.bulk is None or able[0].isolate:
             self._runs.start(able[0], handler)
         else:
             self._runs.start_bulk(able, handler)
 
-    def _able(self, claim: Claim, *, known: bool) -> bool:
-        """Whether it can start here and now; if not, it goes back or ends."""
-        if known and claim.start_by is None and claim.expires_at is None:
+    def _able(self, claim: Claim) -> bool:
+        """Whether it can start now; if not, it goes back or ends."""
+        if claim.start_by is None and claim.expires_at is None:
             return True
         late = claim.start_by is not None and time.monotonic() > claim.start_by
-        if known and not claim.expired and not late:
+        if not claim.expired and not late:
             return True
         if claim.limits:
             self._permits.ended(claim, 0.0)
         if late:
             self._settle((claim, self._policies.judge(claim, Released(Release.NOT_STARTED))))
-        elif not known:
-            self._unknown_kinds.met(claim.kind)
-            self._settle((claim, self._policies.judge(claim, Released(Release.NO_HANDLER))))
         else:
             self._settle((claim, expire(claim)))
         return False

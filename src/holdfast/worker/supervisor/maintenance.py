@@ -37,7 +37,7 @@ LOOK_SECONDS = 5.0
 CLOCK_SECONDS = 1.0
 # A next tick that is not the right one is corrected by then.
 CORRECT_SECONDS = 60.0
-GATES_SECONDS = 2.0
+UNSERVED_SECONDS = 2.0
 UPKEEP_SECONDS = 60.0
 # Days and retention are looked at in every so many rounds.
 UPKEEP_WHOLE_EVERY = 10
@@ -58,7 +58,7 @@ WHEN_ASKED = math.inf
 
 
 class Maintenance:
-    """Reclaim, gates, schedules, follow-ups, expiry, plans, the audit, counts, retention, days.
+    """Reclaim, unserved kinds, schedules, follow-ups, expiry, plans, the audit, counts, retention, days.
 
     One look tells which of these there is cause for; `clock` is monotonic seconds.
     """
@@ -85,7 +85,7 @@ class Maintenance:
             listen,
             deadline_seconds=options.statement_seconds,
         )
-        self._gates = UnservedKinds(store.settings, listen)
+        self._unserved = UnservedKinds(store.settings, listen)
         self._operator = Operator(store.settings, listen, by="maintenance")
         self._upkeep = Upkeep(store.settings, listen)
         self._slow_link = Link(
@@ -99,7 +99,7 @@ class Maintenance:
         # A little shorter than the workers' own: what a dead tree held is taken back as soon as it may be.
         self._lease = max(1.0, options.lease_seconds * 0.8)
         self._clock_watch = ClockWatch(
-            store.settings, self._schedules, self._gates, listen, options.lease_seconds
+            store.settings, self._schedules, self._unserved, listen, options.lease_seconds
         )
         self._chores = (
             ("clock", self._tick),
@@ -107,7 +107,7 @@ class Maintenance:
             ("wake", self._wake),
             ("release", self._release),
             ("look", self._look),
-            ("gates", self._tend_gates),
+            ("unserved", self._tend_unserved),
             ("relist", self._relist),
             ("expire", self._expire),
         )
@@ -227,8 +227,8 @@ class Maintenance:
         causes = {
             "release": pending.followups,
             "look": self._held or lost,
-            "gates": pending.aside,
-            "relist": pending.aside,
+            "unserved": pending.blocked,
+            "relist": pending.blocked,
             "expire": pending.over,
         }
         self._called_for = frozenset(chore for chore, cause in causes.items() if cause)
@@ -269,9 +269,9 @@ class Maintenance:
     def _policy(self, kind: str) -> Policy:
         return self._policies.get(kind) or Policy(self._options.max_attempts)
 
-    async def _tend_gates(self, conn: Conn) -> float:
-        await self._gates.tend(conn, self._options.unroutable_seconds)
-        return self._again("gates", GATES_SECONDS)
+    async def _tend_unserved(self, conn: Conn) -> float:
+        await self._unserved.tend(conn, self._options.unroutable_seconds)
+        return self._again("unserved", UNSERVED_SECONDS)
 
     async def _relist(self, conn: Conn) -> float:
         _, after = await self._store.permits.relist(conn, self._relisted)
@@ -280,5 +280,5 @@ class Maintenance:
 
     async def _expire(self, conn: Conn) -> float:
         expired = await self._operator.expire(conn, EXPIRE_LIMIT)
-        await self._operator.reopen(conn)
+        await self._operator.end_due_pauses(conn)
         return AGAIN_SECONDS if len(expired) >= EXPIRE_LIMIT else WHEN_ASKED
