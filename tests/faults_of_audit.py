@@ -19,6 +19,6 @@ OF_THE_AUDIT = {
     "identity-as-the-statement-says": Fault("0009_audit_identity.up.sql", "        new.approved_login := me.login;\n        new.approved_token := me.token;\n", ""),
     "enqueue-unsaid": Fault("routes.tasks.enqueue", "    if made.created:\n", "    if False:\n"),
     "log-in-unsaid": Fault("Sessions.begin", "await self._audit.note(conn, Action.SESSION_BEGIN", "self._audit.note(conn, Action.SESSION_BEGIN"),
-    "refused-tokens-forgotten": Fault("Service.close", "        await self.refusals.close()\n", ""),
+    "refused-tokens-forgotten": Fault("Service.close", "        await self.auth.refusals.close()\n", ""),
     "refused-tokens-without-end": Fault("Refusals.count", " or len(self._counts) < ENTRIES_MAX - 1:", " or True:"),
 }  # fmt: skip

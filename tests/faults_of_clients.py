@@ -10,28 +10,28 @@ CLIENTS = {
         "    async with connection() as conn:\n        async for piece in AuditReader(service.settings).export(conn, only, how):\n            yield piece\n    if True:\n        # Sending",
     ),
     "exports-without-end": Fault("OpenLimit.check", "if self._held[token] >= self._each:", "if False:"),
-    "one-token-takes-the-pool": Fault("http.service", "\nSHARE = 5\n", "\nSHARE = 500\n"),
+    "one-token-takes-the-pool": Fault("http.auth", "\nSHARE = 5\n", "\nSHARE = 500\n"),
     "sessions-without-end": Fault(
         "Sessions.begin",
         '        await conn.execute(self._sql["end_oldest_sessions"], {"token": bearer.token, "keep": OPEN_MAX})\n',
         "",
     ),
     "sessions-at-any-rate": Fault(
-        "Service.limit_sessions",
+        "Authenticator.limit_sessions",
         "if not self._session_rates.take(bearer.token, SESSIONS_RATE, SESSIONS_BURST):",
         "if False:",
     ),
     "workers-begin-sessions": Fault(
-        "Service.limit_sessions", "        if bearer.role is Role.WORKER:\n", "        if False:\n"
+        "Authenticator.limit_sessions", "        if bearer.role is Role.WORKER:\n", "        if False:\n"
     ),
     "anybody-takes-a-connection": Fault(
         "Service.admit",
-        "        presented = present(request, self._auth, self._proxy)\n",
-        "        async with self.connection():\n            presented = present(request, self._auth, self._proxy)\n",
+        "        presented = self.auth.presented(request)\n",
+        "        async with self.pool.connection():\n            presented = self.auth.presented(request)\n",
     ),
     "guesses-take-connections": Fault("Lookups.holder", "if self._next is None:", "if True:"),
     "readiness-from-the-pool": Fault(
-        "Readiness._look", "await self._service.connect()", "await self._service._pool.getconn()"
+        "Readiness._look", "await self._service.pool.connect()", "await self._service.pool._pool.getconn()"
     ),
     "streams-of-revoked-tokens": Fault(
         "Live._check_on", "if credential in held and credential not in good:", "if False:"
@@ -75,7 +75,7 @@ CLIENTS = {
         "if False and not now <= at",
     ),
     "unreadable-times": Fault(
-        "service._configure", '    conn.adapters.register_loader("timestamptz", ReadableTimes)\n', ""
+        "pool._configure", '    conn.adapters.register_loader("timestamptz", ReadableTimes)\n', ""
     ),
     "rates-of-any-length": Fault(
         "Limit.__post_init__", "if (self.rate_seconds or 0) > WINDOW_SECONDS_MAX or", "if"

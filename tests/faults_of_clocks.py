@@ -95,7 +95,7 @@ CLOCKS = {
     ),
     "command-reads-its-own-clock": Fault(
         "options.from_now",
-        "now = on_database(lambda conn, _: read_clock(conn), migrated=False)",
+        "now = on_database(lambda caller: read_clock(caller.conn), migrated=False)",
         "now = datetime.now().astimezone()",
     ),
     "migration-forgets-missed-ticks": Fault(

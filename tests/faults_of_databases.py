@@ -70,7 +70,7 @@ DATABASES = {
     "transactions-at-the-default-level": Fault(
         "connect.connect", "    await conn.set_isolation_level(IsolationLevel.READ_COMMITTED)\n", ""
     ),
-    "requests-at-the-default-level": Fault("Service.__init__", "            configure=_configure,\n", ""),
+    "requests-at-the-default-level": Fault("Pool.__init__", "            configure=_configure,\n", ""),
     "worker-starts-at-any-isolation": Fault(
         "worker._supervise", "                await require_read_committed(conn)\n", ""
     ),
@@ -90,7 +90,7 @@ DATABASES = {
         "DeadLetters.edit", "        check_payload(before.kind, encoded, self._payload_bytes_max)\n", ""
     ),
     "limit-not-laid-in": Fault(
-        "migrate.migrate", "                payload_bytes_max=settings.payload_bytes_max,\n", ""
+        "migrate.migrate", "                payload_bytes_max=caller.settings.payload_bytes_max,\n", ""
     ),
     "encoding-of-the-role": Fault("connect.connect", "            client_encoding=ENCODING,\n", ""),
 }

@@ -19,14 +19,14 @@ HTTP = {
         "routes.tasks.list_tasks", "subject=subject or episode_id", "subject=subject"
     ),
     "acts-of-nobody": Fault(
-        "Caller.letters",
-        "return DeadLetters(self.settings, self.service.listen, by=self.by",
-        'return DeadLetters(self.settings, self.service.listen, by="api"',
+        "Caller.dead_letters",
+        "return DeadLetters(self.settings, self.listen, by=self.by",
+        'return DeadLetters(self.settings, self.listen, by="api"',
     ),
     "preview-pages-overlap": Fault("dead_letters.preview", "offset=only.offset", "offset=0"),
     "dry-run-acts": Fault("routes.dead_letters.retry", "if act.dry_run:", "if False:"),
     "board-without-acts": Fault(
-        "board.ops",
+        "overview.ops",
         "EntryFilter(action=audit_action, actor=audit_actor)",
         'EntryFilter(action="nothing")',
     ),
@@ -39,7 +39,7 @@ HTTP = {
         "begun.secret, httponly=False, secure=True",
     ),
     "acts-without-their-word": Fault(
-        "Service._bearer",
+        "Authenticator.bearer",
         "if request.method not in SAFE and not hmac",
         "if False and not hmac",
     ),
@@ -133,18 +133,16 @@ HTTP = {
         "roll_up", "set tasks = t.tasks + excluded.tasks", "set tasks = excluded.tasks"
     ),
     "silence-is-waited-out": Fault(
-        "service._answering", "call_later(seconds, _hang_up", "call_later(600, _hang_up"
+        "pool.answering", "call_later(seconds, _hang_up", "call_later(600, _hang_up"
     ),
     "silence-in-the-middle-is-waited-out": Fault(
-        "Service.bounded", "_answering(conn, REQUEST_SECONDS)", "_answering(conn, 600.0)"
+        "Pool.bounded", "answering(conn, REQUEST_SECONDS)", "answering(conn, 600.0)"
     ),
-    "looks-ever-later": Fault(
-        "Service.__init__", "reconnect_timeout=CONNECT_SECONDS", "reconnect_timeout=300"
-    ),
+    "looks-ever-later": Fault("Pool.__init__", "reconnect_timeout=CONNECT_SECONDS", "reconnect_timeout=300"),
     "sample-not-shown": Fault("tasks._with_sample", "ready=larger(view.ready, ready)", "ready=view.ready"),
     "batch-waits-for-a-worker": Fault(
         "routes.dead_letters.retry",
-        "    await PlanDriver(caller.settings, caller.handlers, caller.service.listen).send_all(caller.conn, plan.id)\n",
+        "    await PlanDriver(caller.settings, caller.handlers, caller.listen).send_all(caller.conn, plan.id)\n",
         "",
     ),
 }

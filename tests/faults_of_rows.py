@@ -61,7 +61,9 @@ ROWS = {
     "repair-adds-a-second-row": Fault(
         "restore", "        and not exists (select from there h where h.id = t.id)\n", ""
     ),
-    "repair-unasked": Fault("doctor.doctor", "run(conn, reason) if repair else []", "run(conn, reason)"),
+    "repair-unasked": Fault(
+        "doctor.doctor", "run(caller.conn, reason) if repair else []", "run(caller.conn, reason)"
+    ),
     "stranded-key-looked-for-ever": Fault(
         "install_reserve_keys",
         "where t.id = holder and t.mark is null and not (\n",

@@ -85,7 +85,7 @@ async def test_refused_tokens_are_one_entry_when_the_process_leaves(world: World
 
 @pytest.mark.catches("refused-tokens-without-end")
 async def test_refused_tokens_of_many_addresses_are_a_hundred_entries(api: Api) -> None:
-    refusals = api.app.state.service.refusals
+    refusals = api.app.state.service.auth.refusals
     for number in range(1_000):
         refusals.count(f"192.0.2.{number}")
         refusals.count("192.0.2.0")

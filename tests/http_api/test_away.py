@@ -12,7 +12,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from holdfast.config import Settings
 from holdfast.http.application import create
-from holdfast.http.service import ANSWER_SECONDS, CONNECT_SECONDS, LOGIN_SECONDS, Service
+from holdfast.http.pool import ANSWER_SECONDS, CONNECT_SECONDS, LOGIN_SECONDS
+from holdfast.http.service import Service
 from holdfast.ops.tokens import Role, Tokens
 from tests.chaos.proxy import Proxy
 from tests.cluster import free_port
@@ -83,7 +84,7 @@ async def test_a_database_that_falls_silent_in_the_middle_of_a_request_is_hung_u
     service: Service = app.state.service
 
     async def ask() -> None:
-        async with service.connection() as conn, service.bounded(conn, writes=False):
+        async with service.pool.connection() as conn, service.pool.bounded(conn, writes=False):
             proxy.silent = True
             await conn.execute("select")
 

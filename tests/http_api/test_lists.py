@@ -101,7 +101,7 @@ async def test_no_list_reads_all_there_is(many: Api) -> None:
     for (file, name), values in STATEMENTS.items():
         statement = load(file)[name]
         # Planned as for a request: behind a pooler nothing else is pinned.
-        async with many.app.state.service.bounded(conn, writes=False):
+        async with many.app.state.service.pool.bounded(conn, writes=False):
             cursor = await conn.execute(
                 "explain (analyze, timing off, format json) " + statement, {**_PAGE, **values}
             )

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.config import Settings
 from holdfast.http.application import create
-from holdfast.http.service import ANSWER_SECONDS, LOCK_SECONDS
+from holdfast.http.pool import ANSWER_SECONDS, LOCK_SECONDS
 from holdfast.ops.tokens import Role, Tokens
 from tests.world import World
 

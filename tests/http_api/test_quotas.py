@@ -11,9 +11,11 @@ import pytest
 from starlette.types import Message
 
 from holdfast.config import Settings
+from holdfast.http.auth import SESSIONS_BURST
+from holdfast.http.pool import CONNECTIONS
 from holdfast.http.quotas import Rates
 from holdfast.http.routes.live import WATCHERS_PER_TOKEN
-from holdfast.http.service import CONNECTIONS, SESSIONS_BURST, Service
+from holdfast.http.service import Service
 from holdfast.ops.sessions import OPEN_MAX
 from holdfast.ops.tokens import Role, Tokens
 from tests.http_api.conftest import Api
@@ -95,7 +97,7 @@ async def another(api: Api, role: Role) -> str:
 def free(api: Api) -> bool:
     """Whether no connection of the pool is in use."""
     service: Service = api.app.state.service
-    stats = service._pool.get_stats()
+    stats = service.pool._pool.get_stats()
     return stats["pool_available"] == stats["pool_size"]
 
 
@@ -105,7 +107,7 @@ async def a_busy_pool(api: Api) -> AsyncIterator[Service]:
     service: Service = api.app.state.service
     async with AsyncExitStack() as stack:
         for _ in range(CONNECTIONS):
-            await stack.enter_async_context(service.connection())
+            await stack.enter_async_context(service.pool.connection())
         yield service
 
 
@@ -162,7 +164,7 @@ async def test_a_token_whose_requests_are_slow_leaves_connections_to_others(
     service: Service = api.app.state.service
 
     async def waiting() -> bool:
-        return service._pool.get_stats()["requests_num"] > 5
+        return service.pool._pool.get_stats()["requests_num"] > 5
 
     await until_true(waiting, 5, "the slow requests to begin")
     began = time.monotonic()
@@ -227,7 +229,7 @@ async def test_a_request_without_a_credential_takes_no_connection(api: Api) -> N
 async def test_guesses_are_looked_up_together(api: Api) -> None:
     await api.get("/api/me")
     service: Service = api.app.state.service
-    before = service._pool.get_stats()["requests_num"]
+    before = service.pool._pool.get_stats()["requests_num"]
 
     def guess(number: int) -> Awaitable[httpx.Response]:
         token = f"hf_{number:012d}." + "a" * 43
@@ -235,7 +237,7 @@ async def test_guesses_are_looked_up_together(api: Api) -> None:
 
     answers = await asyncio.gather(*[guess(number) for number in range(300)])
     assert {answer.status_code for answer in answers} == {401}
-    assert service._pool.get_stats()["requests_num"] - before <= 10
+    assert service.pool._pool.get_stats()["requests_num"] - before <= 10
     # A good token among them is let in, and one that was never seen before.
     _, answer = await asyncio.gather(
         guess(1),
@@ -246,12 +248,12 @@ async def test_guesses_are_looked_up_together(api: Api) -> None:
 
 async def test_requests_above_the_rate_take_no_connection(api: Api) -> None:
     service: Service = api.app.state.service
-    service._rate = 1.0
+    service.auth._rate = 1.0
     codes = [(await api.client.get("/api/me", headers=_of(api))).status_code for _ in range(6)]
     assert codes[:4] == [200] * 4
     assert 429 in codes
     async with a_busy_pool(api):
-        service._rates.take(api.tokens[Role.VIEWER][3:15], 1.0, 4.0)
+        service.auth._rates.take(api.tokens[Role.VIEWER][3:15], 1.0, 4.0)
         answer = await asyncio.wait_for(api.client.get("/api/me", headers=_of(api)), 1)
         assert answer.status_code == 429
 

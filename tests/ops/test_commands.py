@@ -1,11 +1,13 @@
 """The operator's command line: what each command shows, its JSON, its exit code, and what it refuses."""
 
 import json
+import os
 import socket
 from pathlib import Path
 
 import pytest
 
+from holdfast.cli.output import me
 from holdfast.core.errors import Misused, PlanRefused
 from tests.commands import document, run
 from tests.ops.conftest import Shift
@@ -144,3 +146,10 @@ async def test_t12_the_audit_is_listed_exported_verified_and_pruned(shift: Shift
     assert await document(*prune, "--yes") == {"pruned": 1}
     assert [one["action"] for one in await document("audit", "list")] == ["TASK_AUDIT_PRUNE_SUMMARY"]
     assert "nothing was changed" in await run("audit", "verify")
+
+
+def test_a_login_without_a_name_is_called_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 54_321)
+    assert me() == f"uid-54321@{socket.gethostname()}"

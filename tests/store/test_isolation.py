@@ -214,7 +214,7 @@ async def test_every_connection_of_ours_reads_what_is_committed(at_strict_level:
         with connect_sync(behind, application="test") as blocking, blocking.transaction():
             seen["one that blocks, behind a pooler"] = blocking.execute(show).fetchone()
     service = Service(Settings(database_url=at_strict_level))
-    async with service.connection() as conn, service.bounded(conn, writes=True):
+    async with service.pool.connection() as conn, service.pool.bounded(conn, writes=True):
         seen["a request"] = await (await conn.execute(show)).fetchone()
     await service.close()
     assert set(seen.values()) == {("read committed",)}, seen

@@ -41,7 +41,7 @@ async def pooled(url: str) -> AsyncIterator[Conn]:
     """The other one, of the HTTP API."""
     service = Service(Settings(database_url=url))
     try:
-        async with service.connection() as conn:
+        async with service.pool.connection() as conn:
             yield conn
     finally:
         await service.close()

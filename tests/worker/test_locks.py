@@ -16,7 +16,7 @@ from holdfast.core.events import DatabaseFound, DatabaseLocked, DatabaseLost, Da
 from holdfast.db.connect import Conn, connect, connect_sync
 from holdfast.db.link import Blocked, Link, LinkLost
 from holdfast.db.locks import Blocker, blockers
-from holdfast.http.service import PoolConnection
+from holdfast.http.pool import PoolConnection
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.supervisor.lock_watch import LockWatch
 from tests.cluster import QUICK, postgres

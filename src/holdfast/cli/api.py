@@ -13,15 +13,15 @@ from holdfast.cli.options import handlers_of
 from holdfast.cli.output import on_database
 from holdfast.config import Settings
 from holdfast.core.errors import Misused
-from holdfast.db.connect import Conn
 from holdfast.observe.log import LogLines
+from holdfast.ops.caller import Caller
 
 HOST = "127.0.0.1"
 PORT = 8_410
 RATE = 50.0
 
 
-async def _nothing(_: Conn, __: Settings) -> None:
+async def _nothing(_: Caller) -> None:
     """Only whether the database is there, at its version."""
 
 

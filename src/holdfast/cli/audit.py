@@ -10,7 +10,6 @@ from holdfast.cli.options import Because, DryRun, Yes, entries, from_now, sure, 
 from holdfast.cli.output import (
     AsJson,
     By,
-    me,
     on_database,
     printable,
     refuse,
@@ -18,11 +17,9 @@ from holdfast.cli.output import (
     show_json,
     show_table,
 )
-from holdfast.config import Settings
 from holdfast.core.audit import PRUNE_BATCH, Entry, EntryFilter
-from holdfast.db.connect import Conn
 from holdfast.ops.audit import FORMATS, AuditReader, Verified
-from holdfast.store.audit import AuditWriter, Author
+from holdfast.ops.caller import Caller
 
 audit = typer.Typer(help="The audit: who did what, and why.", no_args_is_help=True)
 
@@ -37,10 +34,10 @@ def list_entries(
 ) -> None:
     """List entries, the newest first."""
 
-    async def work(conn: Conn, settings: Settings) -> tuple[list[Entry], int]:
-        reader, offset = AuditReader(settings), (page - 1) * page_size
-        found = await reader.page(conn, only, limit=page_size, offset=offset)
-        return found, 0 if as_json else (await reader.count(conn, only))[0]
+    async def work(caller: Caller) -> tuple[list[Entry], int]:
+        reader, offset = AuditReader(caller.settings), (page - 1) * page_size
+        found = await reader.page(caller.conn, only, limit=page_size, offset=offset)
+        return found, 0 if as_json else (await reader.count(caller.conn, only))[0]
 
     found, total = on_database(work)
     if as_json:
@@ -79,10 +76,10 @@ def export(
     In CSV, cells that a spreadsheet would run begin with an apostrophe.
     """
 
-    async def work(conn: Conn, settings: Settings) -> None:
+    async def work(caller: Caller) -> None:
         out = sys.stdout if to is None else to.open("w", newline="")
         try:
-            async for piece in AuditReader(settings).export(conn, only, how):
+            async for piece in AuditReader(caller.settings).export(caller.conn, only, how):
                 out.write(printable(piece.replace("\r\n", "\n")) if out.isatty() else piece)
         finally:
             if to is not None:
@@ -105,25 +102,25 @@ def prune(  # noqa: PLR0913 (one for each option)
     """Let the content of old entries go; their hashes stay, so that the rest can still be proven."""
     before = from_now(days=-older_than_days)
 
-    async def count(conn: Conn, settings: Settings) -> int:
-        return await AuditWriter(settings).prunable(conn, before, only)
+    async def count(caller: Caller) -> int:
+        return await caller.audit.prunable(caller.conn, before, only)
 
-    async def work(conn: Conn, settings: Settings) -> int:
-        writer, pruned = AuditWriter(settings), 0
+    async def work(caller: Caller) -> int:
+        writer, pruned = caller.audit, 0
         # What is not sealed yet cannot be pruned.
-        await writer.seal(conn)
-        while (some := await writer.prune(conn, Author(by or me(), reason), before, only)) > 0:
+        await writer.seal(caller.conn)
+        while (some := await writer.prune(caller.conn, caller.author(reason), before, only)) > 0:
             pruned += some
             if some < PRUNE_BATCH:
                 break
         return pruned
 
     if dry_run:
-        found = on_database(count)
+        found = on_database(count, by=by)
         show_json({"prunable": found}) if as_json else say(f"{found} entries would be pruned")
         return
     sure("pruning the audit", yes=yes)
-    pruned = on_database(work)
+    pruned = on_database(work, by=by)
     show_json({"pruned": pruned}) if as_json else say(f"{pruned} entries were pruned; their hashes are kept")
 
 
@@ -144,8 +141,8 @@ def verify(
             )
         noted = int(number), hash_
 
-    async def work(conn: Conn, settings: Settings) -> Verified:
-        return await AuditReader(settings).prove(conn, AuditWriter(settings), noted)
+    async def work(caller: Caller) -> Verified:
+        return await AuditReader(caller.settings).prove(caller.conn, caller.audit, noted)
 
     found = on_database(work)
     if as_json:

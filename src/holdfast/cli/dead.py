@@ -12,7 +12,6 @@ from holdfast.cli.output import (
     By,
     ago,
     first_line,
-    me,
     on_database,
     refuse,
     say,
@@ -21,25 +20,21 @@ from holdfast.cli.output import (
     show_table,
 )
 from holdfast.cli.plan_output import tell_plan
-from holdfast.config import Settings
 from holdfast.core.audit import EntryFilter
 from holdfast.core.task import TaskView
-from holdfast.db.connect import Conn
 from holdfast.ops.audit import AuditReader
+from holdfast.ops.caller import Caller
 from holdfast.ops.dead_letters import (
     RETRYABLE,
     DeadFilter,
     DeadLetter,
-    DeadLetters,
     Edit,
     Retried,
     Statistics,
 )
-from holdfast.ops.groups import Group, Groups
+from holdfast.ops.groups import Group
 from holdfast.ops.masking import mask_for
 from holdfast.ops.plan_view import PlanView
-from holdfast.ops.plans import Plans
-from holdfast.store.operate import Operator
 from holdfast.views.tasks import Browser
 
 dead = typer.Typer(help="Dead letters: tasks that failed for good.", no_args_is_help=True)
@@ -58,8 +53,8 @@ def list_dead(
 ) -> None:
     """List dead letters, the newest first."""
 
-    async def work(conn: Conn, settings: Settings) -> list[DeadLetter]:
-        return await DeadLetters(settings, by=me()).page(conn, only, limit=limit, before=before)
+    async def work(caller: Caller) -> list[DeadLetter]:
+        return await caller.dead_letters.page(caller.conn, only, limit=limit, before=before)
 
     found = on_database(work)
     if as_json:
@@ -82,8 +77,8 @@ def list_dead(
 def stats(as_json: AsJson = False) -> None:
     """Count dead letters: all, by kind, by class, by reason, and the subjects with the most."""
 
-    async def work(conn: Conn, settings: Settings) -> Statistics:
-        return await DeadLetters(settings, by=me()).statistics(conn)
+    async def work(caller: Caller) -> Statistics:
+        return await caller.dead_letters.statistics(caller.conn)
 
     found = on_database(work)
     if as_json:
@@ -106,30 +101,30 @@ def show(task: TaskId, app: AppPath = None, as_json: AsJson = False) -> None:
     """Show a dead letter: its error, its group, its earlier payloads, and what was done to it."""
     handlers = handlers_of(app)
 
-    async def work(conn: Conn, settings: Settings) -> dict[str, object]:
-        letters = DeadLetters(settings, by=me(), handlers=handlers)
-        view = await Operator(settings).show(conn, task)
-        mask = await mask_for(conn, settings, [view.kind], handlers)
+    async def work(caller: Caller) -> dict[str, object]:
+        letters = caller.dead_letters
+        view = await caller.operator.show(caller.conn, task)
+        mask = await mask_for(caller.conn, caller.settings, [view.kind], handlers)
         view = mask.task(view)
-        found = await letters.page(conn, DeadFilter(ids=[view.id], states=RETRYABLE))
+        found = await letters.page(caller.conn, DeadFilter(ids=[view.id], states=RETRYABLE))
         letter = found[0] if found else None
         group = None
         if letter is not None and letter.fingerprint is not None:
-            group = await Groups(settings, by=me()).show(conn, letter.fingerprint)
+            group = await caller.groups.show(caller.conn, letter.fingerprint)
         return {
             "task": view,
             "payload": view.payload,
             "letter": letter,
             "group": group,
-            "attempts": await Browser(settings).attempts(conn, task),
+            "attempts": await Browser(caller.settings).attempts(caller.conn, task),
             "edits": [
                 replace(one, payload=mask.shown(view.kind, one.payload))
-                for one in await letters.edits(conn, task)
+                for one in await letters.edits(caller.conn, task)
             ],
-            "audit": await AuditReader(settings).page(conn, EntryFilter(task=view.id)),
+            "audit": await AuditReader(caller.settings).page(caller.conn, EntryFilter(task=view.id)),
         }
 
-    found = on_database(work)
+    found = on_database(work, handlers=handlers)
     if as_json:
         show_json(found)
         return
@@ -173,10 +168,10 @@ def _tell(found: dict[str, object]) -> None:
 def retry(task: TaskIds, reason: Because, by: By = "", as_json: AsJson = False) -> None:
     """Put dead letters back to work, their counters cleared."""
 
-    async def work(conn: Conn, settings: Settings) -> Retried:
-        return await DeadLetters(settings, by=by or me()).retry(conn, task, reason)
+    async def work(caller: Caller) -> Retried:
+        return await caller.dead_letters.retry(caller.conn, task, reason)
 
-    done = on_database(work)
+    done = on_database(work, by=by)
     if as_json:
         show_json(done)
     else:
@@ -209,10 +204,10 @@ def edit(  # noqa: PLR0913 (one for each option)
         raise typer.BadParameter("give the new payload with --payload, or with --file")
     handlers = handlers_of(app)
 
-    async def work(conn: Conn, settings: Settings) -> None:
-        await DeadLetters(settings, by=by or me(), handlers=handlers).edit(conn, task, text, reason)
+    async def work(caller: Caller) -> None:
+        await caller.dead_letters.edit(caller.conn, task, text, reason)
 
-    on_database(work)
+    on_database(work, by=by, handlers=handlers)
     if as_json:
         show_json({"id": task, "edited": True})
     else:
@@ -224,10 +219,10 @@ def forget(task: TaskIds, reason: Because, by: By = "", yes: Yes = False, as_jso
     """Let dead letters go for good."""
     sure(f"forgetting {len(task)} tasks", yes=yes)
 
-    async def work(conn: Conn, settings: Settings) -> list[str]:
-        return await DeadLetters(settings, by=by or me()).forget(conn, task, reason)
+    async def work(caller: Caller) -> list[str]:
+        return await caller.dead_letters.forget(caller.conn, task, reason)
 
-    gone = on_database(work)
+    gone = on_database(work, by=by)
     if as_json:
         show_json({"forgotten": gone})
     else:
@@ -244,7 +239,7 @@ def forget(task: TaskIds, reason: Because, by: By = "", yes: Yes = False, as_jso
 def flush(only: DeadFilter, reason: Because, by: By = "", as_json: AsJson = False) -> None:
     """Ask for dead letters to be let go for good; a second person has to approve it, and then start it."""
 
-    async def work(conn: Conn, settings: Settings) -> PlanView:
-        return await Plans(settings, by=by or me()).freeze(conn, only, reason, action="forget")
+    async def work(caller: Caller) -> PlanView:
+        return await caller.plans.freeze(caller.conn, only, reason, action="forget")
 
-    tell_plan(on_database(work), as_json=as_json)
+    tell_plan(on_database(work, by=by), as_json=as_json)

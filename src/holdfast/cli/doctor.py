@@ -4,9 +4,8 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.output import REFUSED, AsJson, By, me, on_database, say, show_json, show_table
-from holdfast.config import Settings
-from holdfast.db.connect import Conn
+from holdfast.cli.output import REFUSED, AsJson, By, on_database, say, show_json, show_table
+from holdfast.ops.caller import Caller
 from holdfast.ops.doctor import Doctor, Finding, Health
 from holdfast.ops.repair import Repair
 
@@ -33,11 +32,11 @@ def doctor(
             "a reason belongs to --repair: without it nothing is changed", param_hint="--reason"
         )
 
-    async def work(conn: Conn, settings: Settings) -> tuple[list[str], list[Finding]]:
-        repaired = await Repair(settings, by=by or me()).run(conn, reason) if repair else []
-        return repaired, await Doctor(settings).examine(conn)
+    async def work(caller: Caller) -> tuple[list[str], list[Finding]]:
+        repaired = await Repair(caller.settings, by=caller.by).run(caller.conn, reason) if repair else []
+        return repaired, await Doctor(caller.settings).examine(caller.conn)
 
-    repaired, findings = on_database(work, migrated=repair)
+    repaired, findings = on_database(work, by=by, migrated=repair)
     if as_json:
         show_json({"repaired": repaired, "findings": findings} if repair else findings)
     else:

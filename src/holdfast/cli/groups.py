@@ -12,16 +12,14 @@ from holdfast.cli.output import (
     By,
     ago,
     first_line,
-    me,
     on_database,
     say,
     say_lines,
     show_json,
     show_table,
 )
-from holdfast.config import Settings
-from holdfast.db.connect import Conn
-from holdfast.ops.groups import Group, Groups, GroupState, Trait
+from holdfast.ops.caller import Caller
+from holdfast.ops.groups import Group, GroupState, Trait
 from holdfast.ops.masking import mask_for
 
 groups = typer.Typer(help="Groups: failures with one cause.", no_args_is_help=True)
@@ -38,8 +36,8 @@ def list_groups(
 ) -> None:
     """List groups, those with the most dead letters first."""
 
-    async def work(conn: Conn, settings: Settings) -> list[Group]:
-        return await Groups(settings, by=me()).page(conn, state=state, kind=kind, limit=limit)
+    async def work(caller: Caller) -> list[Group]:
+        return await caller.groups.page(caller.conn, state=state, kind=kind, limit=limit)
 
     found = on_database(work)
     if as_json:
@@ -63,13 +61,12 @@ def show(group: Fingerprint, app: AppPath = None, as_json: AsJson = False) -> No
     """Show a group, and what its tasks have in common that successes have not."""
     handlers = handlers_of(app)
 
-    async def work(
-        conn: Conn, settings: Settings
-    ) -> tuple[Group, list[Trait], list[int], Sequence[tuple[datetime, int]]]:
-        known = Groups(settings, by=me())
-        found = await known.show(conn, group)
-        traits = await known.traits(conn, found, await mask_for(conn, settings, [found.kind], handlers))
-        return found, traits, await known.versions(conn, group), await known.hours(conn, group)
+    async def work(caller: Caller) -> tuple[Group, list[Trait], list[int], Sequence[tuple[datetime, int]]]:
+        known = caller.groups
+        found = await known.show(caller.conn, group)
+        mask = await mask_for(caller.conn, caller.settings, [found.kind], handlers)
+        traits = await known.traits(caller.conn, found, mask)
+        return found, traits, await known.versions(caller.conn, group), await known.hours(caller.conn, group)
 
     found, traits, versions, hours = on_database(work)
     if as_json:
@@ -105,10 +102,10 @@ def ignore(
     """Have nobody told of a group for a while."""
     until = from_now(hours=hours)
 
-    async def work(conn: Conn, settings: Settings) -> None:
-        await Groups(settings, by=by or me()).ignore(conn, group, until, reason)
+    async def work(caller: Caller) -> None:
+        await caller.groups.ignore(caller.conn, group, until, reason)
 
-    on_database(work)
+    on_database(work, by=by)
     _done(group, "ignored", f"is ignored for {hours:g} h", as_json=as_json)
 
 
@@ -116,10 +113,10 @@ def ignore(
 def resolve(group: Fingerprint, reason: Because, by: By = "", as_json: AsJson = False) -> None:
     """Say that a cause is gone; if it is met again, the group has regressed."""
 
-    async def work(conn: Conn, settings: Settings) -> None:
-        await Groups(settings, by=by or me()).resolve(conn, group, reason)
+    async def work(caller: Caller) -> None:
+        await caller.groups.resolve(caller.conn, group, reason)
 
-    on_database(work)
+    on_database(work, by=by)
     _done(group, "resolved", "is resolved", as_json=as_json)
 
 
@@ -127,10 +124,10 @@ def resolve(group: Fingerprint, reason: Because, by: By = "", as_json: AsJson = 
 def reopen(group: Fingerprint, reason: Because, by: By = "", as_json: AsJson = False) -> None:
     """Take back what was said of a group."""
 
-    async def work(conn: Conn, settings: Settings) -> None:
-        await Groups(settings, by=by or me()).reopen(conn, group, reason)
+    async def work(caller: Caller) -> None:
+        await caller.groups.reopen(caller.conn, group, reason)
 
-    on_database(work)
+    on_database(work, by=by)
     _done(group, "open", "is open again", as_json=as_json)
 
 
@@ -146,10 +143,10 @@ def note(
     if text is None and owner is None:
         raise typer.BadParameter("give a note, or --owner")
 
-    async def work(conn: Conn, settings: Settings) -> None:
-        await Groups(settings, by=by or me()).note(conn, group, text, owner)
+    async def work(caller: Caller) -> None:
+        await caller.groups.note(caller.conn, group, text, owner)
 
-    on_database(work)
+    on_database(work, by=by)
     _done(group, "noted", "has its note", as_json=as_json)
 
 

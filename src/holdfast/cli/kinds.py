@@ -4,11 +4,9 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.output import AsJson, By, me, on_database
+from holdfast.cli.output import AsJson, By, on_database
 from holdfast.cli.pausing import Minutes, Why, end_of, tell_paused, tell_resumed
-from holdfast.config import Settings
-from holdfast.db.connect import Conn
-from holdfast.store.operate import Operator
+from holdfast.ops.caller import Caller
 
 kinds = typer.Typer(help="Kinds: pausing every task of one.", no_args_is_help=True)
 
@@ -20,10 +18,10 @@ def pause(kind: Kind, why: Why, minutes: Minutes = None, by: By = "", as_json: A
     """Start no more tasks of a kind; what runs goes on."""
     until = end_of(minutes)
 
-    async def work(conn: Conn, settings: Settings) -> None:
-        await Operator(settings, by=by or me()).pause_kind(conn, kind, why, until=until)
+    async def work(caller: Caller) -> None:
+        await caller.operator.pause_kind(caller.conn, kind, why, until=until)
 
-    on_database(work)
+    on_database(work, by=by)
     tell_paused("kind", kind, until, minutes, as_json=as_json)
 
 
@@ -31,7 +29,7 @@ def pause(kind: Kind, why: Why, minutes: Minutes = None, by: By = "", as_json: A
 def resume(kind: Kind, by: By = "", as_json: AsJson = False) -> None:
     """Start tasks of a kind again, more from second to second."""
 
-    async def work(conn: Conn, settings: Settings) -> bool:
-        return await Operator(settings, by=by or me()).resume_kind(conn, kind)
+    async def work(caller: Caller) -> bool:
+        return await caller.operator.resume_kind(caller.conn, kind)
 
-    tell_resumed("kind", kind, "starts again", done=on_database(work), as_json=as_json)
+    tell_resumed("kind", kind, "starts again", done=on_database(work, by=by), as_json=as_json)

@@ -4,11 +4,10 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.output import AsJson, By, me, on_database, refuse, say, show_json, show_table
-from holdfast.config import Settings
+from holdfast.cli.output import AsJson, By, on_database, refuse, say, show_json, show_table
 from holdfast.core.limit import Limit, Scope
-from holdfast.db.connect import Conn
-from holdfast.store.limits import Limits, LimitView
+from holdfast.ops.caller import Caller
+from holdfast.store.limits import LimitView
 
 limits = typer.Typer(
     help="Limits: what runs at once, what starts in a window, the share of a key.", no_args_is_help=True
@@ -34,10 +33,10 @@ def set_limit(  # noqa: PLR0913 (one for each option)
     """Set or change a limit, on all workers together; what runs goes on."""
     limit = Limit(running, rate, burst, weight)
 
-    async def work(conn: Conn, settings: Settings) -> str:
-        return await Limits(settings, by=by or me()).set(conn, scope, name, limit)
+    async def work(caller: Caller) -> str:
+        return await caller.limits.set(caller.conn, scope, name, limit)
 
-    full = on_database(work)
+    full = on_database(work, by=by)
     if as_json:
         show_json(
             {"limit": full, "running": running, "rate": rate, "burst": limit.rate_burst, "weight": weight}
@@ -50,8 +49,8 @@ def set_limit(  # noqa: PLR0913 (one for each option)
 def show(as_json: AsJson = False) -> None:
     """Show every limit, what runs under it, who holds its permits and what waits."""
 
-    async def work(conn: Conn, settings: Settings) -> list[LimitView]:
-        return await Limits(settings, by=me()).show(conn)
+    async def work(caller: Caller) -> list[LimitView]:
+        return await caller.limits.show(caller.conn)
 
     found = on_database(work)
     if as_json:
@@ -82,10 +81,10 @@ def show(as_json: AsJson = False) -> None:
 def clear(scope: Of, name: Name, by: By = "", as_json: AsJson = False) -> None:
     """Remove a limit; one that code declares is back when a worker starts."""
 
-    async def work(conn: Conn, settings: Settings) -> bool:
-        return await Limits(settings, by=by or me()).clear(conn, scope, name)
+    async def work(caller: Caller) -> bool:
+        return await caller.limits.clear(caller.conn, scope, name)
 
-    done = on_database(work)
+    done = on_database(work, by=by)
     if as_json:
         show_json({"scope": scope, "name": name, "cleared": done})
     elif done:

@@ -8,7 +8,7 @@ import typer
 from holdfast.cli.output import AsJson, on_database, say, show_json
 from holdfast.config import Settings
 from holdfast.core.errors import Misused
-from holdfast.db.connect import Conn, where
+from holdfast.db.connect import where
 from holdfast.db.migrate import (
     Migration,
     above,
@@ -20,6 +20,7 @@ from holdfast.db.migrate import (
     prune_minimum,
     require_no_tasks,
 )
+from holdfast.ops.caller import Caller
 
 PAYLOADS = "payload limit: {1}, was {0} (HOLDFAST_PAYLOAD_BYTES_MAX)"
 PRUNES = "minimum age of a prune of the audit: {1}, was {0} (HOLDFAST_AUDIT_PRUNE_DAYS_MIN)"
@@ -51,24 +52,24 @@ def migrate(
     # What the functions in the database had before, and have now.
     installed_settings: list[tuple[str, str, int | None, int]] = []
 
-    async def work(conn: Conn, settings: Settings) -> list[Migration]:
-        schema = settings.schema_name
+    async def work(caller: Caller) -> list[Migration]:
+        schema = caller.settings.schema_name
         if plan:
-            return await (above(conn, schema, to or 0) if down else pending(conn, schema))
+            return await (above(caller.conn, schema, to or 0) if down else pending(caller.conn, schema))
         if not down:
-            installed = await payload_limit(conn, schema)
-            installed_settings.append((PAYLOADS, "byte", installed, settings.payload_bytes_max))
-            installed = await prune_minimum(conn, schema)
-            installed_settings.append((PRUNES, "day", installed, settings.audit_prune_days_min))
+            installed = await payload_limit(caller.conn, schema)
+            installed_settings.append((PAYLOADS, "byte", installed, caller.settings.payload_bytes_max))
+            installed = await prune_minimum(caller.conn, schema)
+            installed_settings.append((PRUNES, "day", installed, caller.settings.audit_prune_days_min))
             return await migrate_up(
-                conn,
+                caller.conn,
                 schema,
-                payload_bytes_max=settings.payload_bytes_max,
-                audit_prune_days_min=settings.audit_prune_days_min,
+                payload_bytes_max=caller.settings.payload_bytes_max,
+                audit_prune_days_min=caller.settings.audit_prune_days_min,
             )
         if not yes:
-            await require_no_tasks(conn, schema)
-        return await migrate_down(conn, schema, to or 0)
+            await require_no_tasks(caller.conn, schema)
+        return await migrate_down(caller.conn, schema, to or 0)
 
     done = on_database(work, migrated=False)
     verb = ("to take back" if down else "to apply") if plan else "taken back" if down else "applied"

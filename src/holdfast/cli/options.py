@@ -121,7 +121,7 @@ def handlers_of(path: str | None) -> Handlers | None:
 
 def from_now(**distance: float) -> datetime:
     """The moment so many hours, or whatever is named, from now; less than none is before it."""
-    now = on_database(lambda conn, _: read_clock(conn), migrated=False)
+    now = on_database(lambda caller: read_clock(caller.conn), migrated=False)
     try:
         return now + timedelta(**distance)
     except (OverflowError, ValueError) as error:

@@ -29,9 +29,11 @@ from rich.text import Text
 
 from holdfast.config import Settings
 from holdfast.core.errors import HoldfastError, Misused, SchemaError
+from holdfast.core.handler import Handlers
 from holdfast.core.redact import redact
 from holdfast.db.connect import OWN_PATH, Conn, away, connect, not_allowed, where
 from holdfast.db.migrate import require_current
+from holdfast.ops.caller import Caller
 
 T = TypeVar("T")
 
@@ -67,21 +69,33 @@ Reason = Annotated[str, typer.Option(help="Why.", callback=without_secrets)]
 
 def me() -> str:
     """Whoever is at the keyboard."""
-    return f"{getpass.getuser()}@{socket.gethostname()}"
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # A container may run as a user without a name.
+        user = f"uid-{os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
 
 
 def on_database(
-    work: Callable[[Conn, Settings], Coroutine[None, None, T]],
+    work: Callable[[Caller], Coroutine[None, None, T]],
     *,
+    by: str = "",
+    handlers: Handlers | None = None,
     migrated: bool = True,
     settings: Settings | None = None,
 ) -> T:
     """Do something on the database of the settings; one that is away is a line, not a traceback."""
-    return asyncio.run(_on_database(work, settings or Settings(), migrated=migrated))
+    settings = settings or Settings()
+
+    async def called(conn: Conn) -> T:
+        return await work(Caller(conn, settings, by or me(), handlers or {}))
+
+    return asyncio.run(_on_database(called, settings, migrated=migrated))
 
 
 async def _on_database(
-    work: Callable[[Conn, Settings], Coroutine[None, None, T]], settings: Settings, *, migrated: bool
+    work: Callable[[Conn], Coroutine[None, None, T]], settings: Settings, *, migrated: bool
 ) -> T:
     try:
         conn = await connect(settings.database_url, application="holdfast command", path=OWN_PATH)
@@ -92,7 +106,7 @@ async def _on_database(
             with refusals_named(conn, settings.database_url):
                 if migrated:
                     await require_current(conn, settings.schema_name)
-                return await work(conn, settings)
+                return await work(conn)
         except psycopg.DataError as error:
             # Only what was given to a command can be what PostgreSQL does not take.
             why = ": ".join(part for part in (error.diag.message_primary, error.diag.message_detail) if part)

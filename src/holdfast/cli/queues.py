@@ -4,11 +4,9 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.output import AsJson, By, me, on_database, show_json, show_table
+from holdfast.cli.output import AsJson, By, on_database, show_json, show_table
 from holdfast.cli.pausing import Minutes, Why, end_of, tell_paused, tell_resumed
-from holdfast.config import Settings
-from holdfast.db.connect import Conn
-from holdfast.store.operate import Operator
+from holdfast.ops.caller import Caller
 from holdfast.views.tasks import Browser, QueueView
 
 queues = typer.Typer(help="Queues: what waits, and pausing it.", no_args_is_help=True)
@@ -20,8 +18,8 @@ Queue = Annotated[str, typer.Argument(help="The queue.")]
 def list_queues(as_json: AsJson = False) -> None:
     """List every queue that holds something, is paused or is served."""
 
-    async def work(conn: Conn, settings: Settings) -> list[QueueView]:
-        return await Browser(settings).queues(conn)
+    async def work(caller: Caller) -> list[QueueView]:
+        return await Browser(caller.settings).queues(caller.conn)
 
     found = on_database(work)
     if as_json:
@@ -52,10 +50,10 @@ def pause(queue: Queue, why: Why, minutes: Minutes = None, by: By = "", as_json:
     """Start nothing more from a queue; what runs goes on."""
     until = end_of(minutes)
 
-    async def work(conn: Conn, settings: Settings) -> None:
-        await Operator(settings, by=by or me()).pause_queue(conn, queue, why, until)
+    async def work(caller: Caller) -> None:
+        await caller.operator.pause_queue(caller.conn, queue, why, until)
 
-    on_database(work)
+    on_database(work, by=by)
     tell_paused("queue", queue, until, minutes, as_json=as_json)
 
 
@@ -63,7 +61,7 @@ def pause(queue: Queue, why: Why, minutes: Minutes = None, by: By = "", as_json:
 def resume(queue: Queue, by: By = "", as_json: AsJson = False) -> None:
     """Serve a queue again, more from second to second."""
 
-    async def work(conn: Conn, settings: Settings) -> bool:
-        return await Operator(settings, by=by or me()).resume_queue(conn, queue)
+    async def work(caller: Caller) -> bool:
+        return await caller.operator.resume_queue(caller.conn, queue)
 
-    tell_resumed("queue", queue, "is served again", done=on_database(work), as_json=as_json)
+    tell_resumed("queue", queue, "is served again", done=on_database(work, by=by), as_json=as_json)

@@ -12,16 +12,15 @@ from holdfast.cli.options import AppPath, Because, DryRun, dead_letters, handler
 from holdfast.cli.output import (
     AsJson,
     By,
-    me,
     on_database,
     say,
     show_json,
     show_table,
 )
 from holdfast.cli.plan_output import tell_plan, tell_preview
-from holdfast.config import Settings
 from holdfast.core.errors import Misused
 from holdfast.db.connect import Conn
+from holdfast.ops.caller import Caller
 from holdfast.ops.dead_letters import DeadFilter
 from holdfast.ops.plan_view import ITEMS_MAX, STOP_RATIO, How, PlanView, Preview
 from holdfast.ops.plans import Plans
@@ -39,10 +38,10 @@ def preview(only: DeadFilter, app: AppPath = None, as_json: AsJson = False) -> N
     """Say what a redrive would do: how many, of which sorts, a sample, what is left out. Nothing is done."""
     handlers = handlers_of(app)
 
-    async def work(conn: Conn, settings: Settings) -> Preview:
-        return await Plans(settings, by=me(), handlers=handlers).preview(conn, only)
+    async def work(caller: Caller) -> Preview:
+        return await caller.plans.preview(caller.conn, only)
 
-    tell_preview(on_database(work), as_json=as_json)
+    tell_preview(on_database(work, handlers=handlers), as_json=as_json)
 
 
 @redrive.command()
@@ -67,21 +66,21 @@ def plan(  # noqa: PLR0913 (one for each option)
     handlers = handlers_of(app)
     how = How(canary, rate, stop_at, expires * 3600, limit)
 
-    async def look(conn: Conn, settings: Settings) -> Preview:
-        return await Plans(settings, by=by or me(), handlers=handlers).preview(conn, only)
+    async def look(caller: Caller) -> Preview:
+        return await caller.plans.preview(caller.conn, only)
 
-    async def work(conn: Conn, settings: Settings) -> PlanView:
-        plans = Plans(settings, by=by or me(), handlers=handlers)
-        async with conn.transaction():
-            made = await plans.freeze(conn, only, reason, how)
+    async def work(caller: Caller) -> PlanView:
+        plans = caller.plans
+        async with caller.conn.transaction():
+            made = await plans.freeze(caller.conn, only, reason, how)
             if made.items == 0:
                 raise Misused(NOTHING_LIKE_THAT)
-        return (await plans.start(conn, made.id))[0] if start_now else made
+        return (await plans.start(caller.conn, made.id))[0] if start_now else made
 
     if dry_run:
-        tell_preview(on_database(look), as_json=as_json)
+        tell_preview(on_database(look, by=by, handlers=handlers), as_json=as_json)
     else:
-        tell_plan(on_database(work), as_json=as_json)
+        tell_plan(on_database(work, by=by, handlers=handlers), as_json=as_json)
 
 
 @redrive.command("list")
@@ -91,8 +90,8 @@ def list_plans(
 ) -> None:
     """List plans, the newest first."""
 
-    async def work(conn: Conn, settings: Settings) -> list[PlanView]:
-        return await Plans(settings, by=me()).latest(conn, limit)
+    async def work(caller: Caller) -> list[PlanView]:
+        return await caller.plans.latest(caller.conn, limit)
 
     found = on_database(work)
     if as_json:
@@ -119,13 +118,13 @@ def show(
 ) -> None:
     """Show how far a plan has come, and what became of its items."""
 
-    async def work(conn: Conn, settings: Settings) -> tuple[PlanView, dict[str, int], dict[str, int]]:
-        plans = Plans(settings, by=me())
+    async def work(caller: Caller) -> tuple[PlanView, dict[str, int], dict[str, int]]:
+        plans = caller.plans
         if watch:
-            await _watch(lambda: plans.show(conn, plan))
-        view = await plans.show(conn, plan)
-        drift = await plans.drift(conn, plan) if view.state == "frozen" else {}
-        return view, drift, await plans.skips(conn, plan)
+            await _watch(lambda: plans.show(caller.conn, plan))
+        view = await plans.show(caller.conn, plan)
+        drift = await plans.drift(caller.conn, plan) if view.state == "frozen" else {}
+        return view, drift, await plans.skips(caller.conn, plan)
 
     view, drift, skips = on_database(work)
     if as_json:
@@ -156,20 +155,20 @@ async def _watch(look: Callable[[], Awaitable[PlanView]]) -> None:
 def approve(plan: PlanId, reason: Because = "", by: By = "", as_json: AsJson = False) -> None:
     """Approve a plan as a second person, who has another database login than the one that made it."""
 
-    async def work(conn: Conn, settings: Settings) -> PlanView:
-        return await Plans(settings, by=by or me()).approve(conn, plan, reason)
+    async def work(caller: Caller) -> PlanView:
+        return await caller.plans.approve(caller.conn, plan, reason)
 
-    tell_plan(on_database(work), as_json=as_json)
+    tell_plan(on_database(work, by=by), as_json=as_json)
 
 
 @redrive.command()
 def start(plan: PlanId, by: By = "", as_json: AsJson = False) -> None:
     """Start a plan; a worker does the rest, whatever becomes of this command."""
 
-    async def work(conn: Conn, settings: Settings) -> tuple[PlanView, dict[str, int]]:
-        return await Plans(settings, by=by or me()).start(conn, plan)
+    async def work(caller: Caller) -> tuple[PlanView, dict[str, int]]:
+        return await caller.plans.start(caller.conn, plan)
 
-    view, drift = on_database(work)
+    view, drift = on_database(work, by=by)
     if as_json:
         show_json({"plan": view, "drift": drift})
         return
@@ -199,12 +198,12 @@ def abort(plan: PlanId, reason: Because, by: By = "", as_json: AsJson = False) -
 def _switch(
     act: Callable[[Plans, Conn], Awaitable[None]], plan_id: str, done: str, by: str, *, as_json: bool
 ) -> None:
-    async def work(conn: Conn, settings: Settings) -> PlanView:
-        plans = Plans(settings, by=by or me())
-        await act(plans, conn)
-        return await plans.show(conn, plan_id)
+    async def work(caller: Caller) -> PlanView:
+        plans = caller.plans
+        await act(plans, caller.conn)
+        return await plans.show(caller.conn, plan_id)
 
-    view = on_database(work)
+    view = on_database(work, by=by)
     if as_json:
         show_json(view)
     else:

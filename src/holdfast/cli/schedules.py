@@ -7,14 +7,13 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from holdfast.cli.output import AsJson, By, ago, me, on_database, say, show_json, show_table
+from holdfast.cli.output import AsJson, By, ago, on_database, say, show_json, show_table
 from holdfast.cli.pausing import Why, tell_paused, tell_resumed
-from holdfast.config import Settings
 from holdfast.core.task import Enqueued
 from holdfast.db.clock import read_clock
-from holdfast.db.connect import Conn
+from holdfast.ops.caller import Caller
 from holdfast.ops.masking import mask_for
-from holdfast.store.schedules import Schedules, ScheduleView
+from holdfast.store.schedules import ScheduleView
 
 schedules = typer.Typer(help="Schedules: what is made by itself, and when.", no_args_is_help=True)
 
@@ -22,9 +21,9 @@ Name = Annotated[str, typer.Argument(help="The schedule.")]
 
 
 def _look(name: str) -> ScheduleView:
-    async def work(conn: Conn, settings: Settings) -> ScheduleView:
-        view = await Schedules(settings).show(conn, name)
-        return (await mask_for(conn, settings, [view.kind])).schedule(view)
+    async def work(caller: Caller) -> ScheduleView:
+        view = await caller.schedules.show(caller.conn, name)
+        return (await mask_for(caller.conn, caller.settings, [view.kind])).schedule(view)
 
     return on_database(work)
 
@@ -33,9 +32,9 @@ def _look(name: str) -> ScheduleView:
 def list_(as_json: AsJson = False) -> None:
     """Every schedule, with its next tick."""
 
-    async def work(conn: Conn, settings: Settings) -> list[ScheduleView]:
-        views = await Schedules(settings).list(conn)
-        mask = await mask_for(conn, settings, [view.kind for view in views])
+    async def work(caller: Caller) -> list[ScheduleView]:
+        views = await caller.schedules.list(caller.conn)
+        mask = await mask_for(caller.conn, caller.settings, [view.kind for view in views])
         return [mask.schedule(view) for view in views]
 
     found = on_database(work)
@@ -85,8 +84,8 @@ def next_(
 ) -> None:
     """The next ticks, in the schedule's own time zone."""
 
-    async def work(conn: Conn, settings: Settings) -> tuple[ScheduleView, datetime]:
-        return await Schedules(settings).show(conn, name), await read_clock(conn)
+    async def work(caller: Caller) -> tuple[ScheduleView, datetime]:
+        return await caller.schedules.show(caller.conn, name), await read_clock(caller.conn)
 
     view, now = on_database(work)
     ticks = list(islice(view.cron.after(now), count))
@@ -101,10 +100,10 @@ def next_(
 def pause(name: Name, why: Why, by: By = "", as_json: AsJson = False) -> None:
     """Fire no more of its ticks; those that pass meanwhile are not made up for."""
 
-    async def work(conn: Conn, settings: Settings) -> None:
-        await Schedules(settings, by=by or me()).pause(conn, name, why)
+    async def work(caller: Caller) -> None:
+        await caller.schedules.pause(caller.conn, name, why)
 
-    on_database(work)
+    on_database(work, by=by)
     tell_paused("schedule", name, None, None, as_json=as_json)
 
 
@@ -112,20 +111,20 @@ def pause(name: Name, why: Why, by: By = "", as_json: AsJson = False) -> None:
 def resume(name: Name, by: By = "", as_json: AsJson = False) -> None:
     """Fire its ticks again, from now on."""
 
-    async def work(conn: Conn, settings: Settings) -> bool:
-        return await Schedules(settings, by=by or me()).resume(conn, name)
+    async def work(caller: Caller) -> bool:
+        return await caller.schedules.resume(caller.conn, name)
 
-    tell_resumed("schedule", name, "fires again", done=on_database(work), as_json=as_json)
+    tell_resumed("schedule", name, "fires again", done=on_database(work, by=by), as_json=as_json)
 
 
 @schedules.command()
 def run(name: Name, by: By = "", as_json: AsJson = False) -> None:
     """Make a task now, beside its ticks."""
 
-    async def work(conn: Conn, settings: Settings) -> Enqueued:
-        return await Schedules(settings, by=by or me()).run(conn, name)
+    async def work(caller: Caller) -> Enqueued:
+        return await caller.schedules.run(caller.conn, name)
 
-    made = on_database(work)
+    made = on_database(work, by=by)
     if as_json:
         show_json({"schedule": name, "id": made.id})
     else:
@@ -136,10 +135,10 @@ def run(name: Name, by: By = "", as_json: AsJson = False) -> None:
 def remove(name: Name, by: By = "", as_json: AsJson = False) -> None:
     """Forget a schedule that no code declares any more."""
 
-    async def work(conn: Conn, settings: Settings) -> None:
-        await Schedules(settings, by=by or me()).remove(conn, name)
+    async def work(caller: Caller) -> None:
+        await caller.schedules.remove(caller.conn, name)
 
-    on_database(work)
+    on_database(work, by=by)
     if as_json:
         show_json({"schedule": name, "removed": True})
     else:

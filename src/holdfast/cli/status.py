@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.cli.output import AsJson, ago, first_line, on_database, say, show_json, show_table
-from holdfast.config import Settings
 from holdfast.core.state import State
-from holdfast.db.connect import Conn
+from holdfast.ops.caller import Caller
 from holdfast.views.tasks import Browser, Listed, QueueView, Totals, WaitingLong, WorkerView
 
 LATEST = 5
@@ -26,14 +25,14 @@ class Standing(NamedTuple):
 def status(as_json: AsJson = False) -> None:
     """How things stand, in the order in which to look when work is stuck."""
 
-    async def work(conn: Conn, settings: Settings) -> Standing:
-        browser = Browser(settings)
+    async def work(caller: Caller) -> Standing:
+        browser = Browser(caller.settings)
         return Standing(
-            await browser.totals(conn),
-            await browser.queues(conn),
-            await browser.workers(conn),
-            (await browser.tasks(conn, state=State.FAILED, limit=LATEST)).items,
-            await browser.waiting_long(conn, LONG_SECONDS, LATEST),
+            await browser.totals(caller.conn),
+            await browser.queues(caller.conn),
+            await browser.workers(caller.conn),
+            (await browser.tasks(caller.conn, state=State.FAILED, limit=LATEST)).items,
+            await browser.waiting_long(caller.conn, LONG_SECONDS, LATEST),
         )
 
     found = on_database(work)
@@ -83,8 +82,8 @@ def status(as_json: AsJson = False) -> None:
 def list_workers(*, as_json: bool) -> None:
     """Every executor that is known, the lost ones last."""
 
-    async def work(conn: Conn, settings: Settings) -> list[WorkerView]:
-        return await Browser(settings).workers(conn)
+    async def work(caller: Caller) -> list[WorkerView]:
+        return await Browser(caller.settings).workers(caller.conn)
 
     found = on_database(work)
     if as_json:

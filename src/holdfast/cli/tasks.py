@@ -12,7 +12,6 @@ from holdfast.cli.output import (
     Reason,
     ago,
     first_line,
-    me,
     on_database,
     refuse,
     say,
@@ -20,16 +19,12 @@ from holdfast.cli.output import (
     show_json,
     show_table,
 )
-from holdfast.config import Settings
 from holdfast.core.audit import Action
 from holdfast.core.bounds import refuse_reserved
 from holdfast.core.state import State
 from holdfast.core.task import Enqueued, NewTask, TaskView, Unique, is_id, shown_state
-from holdfast.db.connect import Conn
-from holdfast.ops.dead_letters import DeadLetters
+from holdfast.ops.caller import Caller
 from holdfast.ops.masking import mask_for
-from holdfast.store.audit import AuditWriter, Author
-from holdfast.store.operate import Operator
 from holdfast.store.store import Store
 from holdfast.views.tasks import AttemptView, Browser, Found, Listed
 from holdfast.views.why import Reason as Because
@@ -65,15 +60,14 @@ def enqueue(  # noqa: PLR0913 (one for each option)
         subject=subject, trace_id=trace,
     )  # fmt: skip
 
-    async def work(conn: Conn, settings: Settings) -> Enqueued:
-        async with conn.transaction():
-            done = await Store(settings).enqueue(conn, task)
+    async def work(caller: Caller) -> Enqueued:
+        async with caller.conn.transaction():
+            done = await Store(caller.settings).enqueue(caller.conn, task)
             if done.created:
-                author = Author(by or me(), "")
-                await AuditWriter(settings).note_tasks(conn, Action.TASK_ENQUEUE, author, [done.id])
+                await caller.audit.note_tasks(caller.conn, Action.TASK_ENQUEUE, caller.author(), [done.id])
         return done
 
-    done = on_database(work)
+    done = on_database(work, by=by)
     if as_json:
         show_json({"id": done.id, "created": done.created})
     else:
@@ -94,9 +88,9 @@ def list_tasks(  # noqa: PLR0913 (one for each option)
     if before is not None and not is_id(before):
         raise typer.BadParameter(f"{before} is not the id of a task", param_hint="--before")
 
-    async def work(conn: Conn, settings: Settings) -> Found[Listed]:
-        return await Browser(settings).tasks(
-            conn, state=state, kind=kind, queue=queue, subject=subject, limit=limit, before=before
+    async def work(caller: Caller) -> Found[Listed]:
+        return await Browser(caller.settings).tasks(
+            caller.conn, state=state, kind=kind, queue=queue, subject=subject, limit=limit, before=before
         )
 
     found = on_database(work)
@@ -136,18 +130,18 @@ def show(
     """Show all that is known of one task, without its secrets."""
     require_reveal_reason(reason, reveal=reveal)
 
-    async def work(conn: Conn, settings: Settings) -> Shown:
-        view = await Operator(settings).show(conn, task)
-        attempts = await Browser(settings).attempts(conn, task)
-        reasons = await Why(settings).of(conn, view)
-        mask = await mask_for(conn, settings, [view.kind])
+    async def work(caller: Caller) -> Shown:
+        view = await caller.operator.show(caller.conn, task)
+        attempts = await Browser(caller.settings).attempts(caller.conn, task)
+        reasons = await Why(caller.settings).of(caller.conn, view)
+        mask = await mask_for(caller.conn, caller.settings, [view.kind])
         if reveal:
-            view = await DeadLetters(settings, by=by or me()).reveal(conn, task, reason)
+            view = await caller.dead_letters.reveal(caller.conn, task, reason)
         else:
             view = mask.task(view)
         return Shown(view, attempts, reasons, declared=mask.knows(view.kind))
 
-    found = on_database(work)
+    found = on_database(work, by=by)
     if as_json:
         show_json({"task": found.view, "attempts": found.attempts, "declared": found.declared})
     else:
@@ -213,11 +207,11 @@ def _tell(found: Shown, *, revealed: bool) -> None:
 def wake(task: TaskId, by: By = "", as_json: AsJson = False) -> None:
     """Poll a task that has snoozed now rather than at its time."""
 
-    async def work(conn: Conn, settings: Settings) -> list[str]:
-        operator = Operator(settings, by=by or me())
-        return await operator.wake(conn, [(await operator.show(conn, task)).id])
+    async def work(caller: Caller) -> list[str]:
+        operator = caller.operator
+        return await operator.wake(caller.conn, [(await operator.show(caller.conn, task)).id])
 
-    woken = on_database(work)
+    woken = on_database(work, by=by)
     if as_json:
         show_json({"id": task, "woken": bool(woken)})
     else:
@@ -230,10 +224,10 @@ def cancel(
 ) -> None:
     """Cancel a task that waits; ask one that runs to stop."""
 
-    async def work(conn: Conn, settings: Settings) -> State:
-        return await Operator(settings, by=by or me()).cancel(conn, task, reason)
+    async def work(caller: Caller) -> State:
+        return await caller.operator.cancel(caller.conn, task, reason)
 
-    state = on_database(work)
+    state = on_database(work, by=by)
     if as_json:
         show_json({"id": task, "state": state})
     else:
@@ -250,12 +244,12 @@ def retry(
 ) -> None:
     """Put a failed or cancelled task back to work, its counters cleared."""
 
-    async def work(conn: Conn, settings: Settings) -> tuple[bool, State]:
-        operator = Operator(settings, by=by or me())
-        done = await operator.redrive(conn, [task], reason)
-        return bool(done), (await operator.show(conn, task)).state
+    async def work(caller: Caller) -> tuple[bool, State]:
+        operator = caller.operator
+        done = await operator.redrive(caller.conn, [task], reason)
+        return bool(done), (await operator.show(caller.conn, task)).state
 
-    done, state = on_database(work)
+    done, state = on_database(work, by=by)
     if as_json:
         show_json({"id": task, "retried": done, "state": state})
     elif done:
@@ -268,10 +262,10 @@ def retry(
 def pause(task: TaskId, reason: Reason, by: By = "", as_json: AsJson = False) -> None:
     """Hold one task that waits until it is resumed."""
 
-    async def work(conn: Conn, settings: Settings) -> None:
-        await Operator(settings, by=by or me()).pause(conn, task, reason)
+    async def work(caller: Caller) -> None:
+        await caller.operator.pause(caller.conn, task, reason)
 
-    on_database(work)
+    on_database(work, by=by)
     if as_json:
         show_json({"task": task, "paused": True})
     else:
@@ -282,10 +276,10 @@ def pause(task: TaskId, reason: Reason, by: By = "", as_json: AsJson = False) ->
 def resume(task: TaskId, by: By = "", as_json: AsJson = False) -> None:
     """Let a paused task run."""
 
-    async def work(conn: Conn, settings: Settings) -> None:
-        await Operator(settings, by=by or me()).resume(conn, task)
+    async def work(caller: Caller) -> None:
+        await caller.operator.resume(caller.conn, task)
 
-    on_database(work)
+    on_database(work, by=by)
     if as_json:
         show_json({"task": task, "resumed": True})
     else:
@@ -296,8 +290,8 @@ def resume(task: TaskId, by: By = "", as_json: AsJson = False) -> None:
 def why(task: TaskId, as_json: AsJson = False) -> None:
     """Say why a task is not running, or what became of it."""
 
-    async def work(conn: Conn, settings: Settings) -> list[Because]:
-        return await Why(settings).of(conn, await Operator(settings).show(conn, task))
+    async def work(caller: Caller) -> list[Because]:
+        return await Why(caller.settings).of(caller.conn, await caller.operator.show(caller.conn, task))
 
     reasons = on_database(work)
     if as_json:

@@ -5,10 +5,9 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.output import AsJson, By, me, on_database, say, show_json, show_table
-from holdfast.config import Settings
-from holdfast.db.connect import Conn
-from holdfast.ops.tokens import NewToken, Role, Tokens, TokenView, WorkerScope
+from holdfast.cli.output import AsJson, By, on_database, say, show_json, show_table
+from holdfast.ops.caller import Caller
+from holdfast.ops.tokens import NewToken, Role, TokenView, WorkerScope
 
 COLUMNS = ("token", "name", "role", "queues", "kinds", "made", "by", "expires", "last used", "revoked")
 tokens = typer.Typer(help="Tokens: who may use the HTTP API.", no_args_is_help=True)
@@ -32,13 +31,13 @@ def create(  # noqa: PLR0913 (one for each option)
 ) -> None:
     """Make a token and show it, once."""
 
-    async def work(conn: Conn, settings: Settings) -> NewToken:
+    async def work(caller: Caller) -> NewToken:
         seconds = None if days is None else days * 86_400
-        return await Tokens(settings, by=by or me()).create(
-            conn, name, role, seconds, WorkerScope(queue or None, kind or None)
+        return await caller.tokens.create(
+            caller.conn, name, role, seconds, WorkerScope(queue or None, kind or None)
         )
 
-    made = on_database(work)
+    made = on_database(work, by=by)
     if as_json:
         show_json(made)
         return
@@ -50,8 +49,8 @@ def create(  # noqa: PLR0913 (one for each option)
 def list_tokens(as_json: AsJson = False) -> None:
     """List tokens, those that are good first."""
 
-    async def work(conn: Conn, settings: Settings) -> list[TokenView]:
-        return await Tokens(settings, by=me()).list(conn)
+    async def work(caller: Caller) -> list[TokenView]:
+        return await caller.tokens.list(caller.conn)
 
     found = on_database(work)
     if as_json:
@@ -82,10 +81,10 @@ def revoke(
 ) -> None:
     """Take a token back; the next request with it is refused."""
 
-    async def work(conn: Conn, settings: Settings) -> None:
-        await Tokens(settings, by=by or me()).revoke(conn, token.removeprefix("hf_").partition(".")[0])
+    async def work(caller: Caller) -> None:
+        await caller.tokens.revoke(caller.conn, token.removeprefix("hf_").partition(".")[0])
 
-    on_database(work)
+    on_database(work, by=by)
     if as_json:
         show_json({"token": token, "revoked": True})
     else:

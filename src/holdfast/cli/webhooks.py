@@ -18,9 +18,9 @@ from holdfast.cli.options import (
     require_reveal_reason,
     sure,
 )
-from holdfast.cli.output import AsJson, By, ago, first_line, me, on_database, say, show_json, show_table
-from holdfast.config import Settings
+from holdfast.cli.output import AsJson, By, ago, first_line, on_database, say, show_json, show_table
 from holdfast.db.connect import Conn
+from holdfast.ops.caller import Caller
 from holdfast.webhooks.delivery_log import Attempt, DeliveryLog
 from holdfast.webhooks.endpoints import ROTATION_HOURS, Created, Endpoint, Endpoints, NewEndpoint
 from holdfast.webhooks.resend import Resend, Resent
@@ -105,14 +105,14 @@ def change(  # noqa: PLR0913 (one for each option)
     """Change an endpoint; what is not given stays."""
     events = [] if all_events else event
 
-    async def work(conn: Conn, settings: Settings) -> Endpoint:
-        known = Endpoints(settings, by=by or me())
+    async def work(caller: Caller) -> Endpoint:
+        known = Endpoints(caller.settings, by=caller.by)
         changed = await known.change(
-            conn, endpoint, url=url, events=events, description=description, reason=reason
+            caller.conn, endpoint, url=url, events=events, description=description, reason=reason
         )
         return changed.masked()
 
-    found = on_database(work)
+    found = on_database(work, by=by)
     if as_json:
         show_json(found)
     else:
@@ -123,8 +123,8 @@ def change(  # noqa: PLR0913 (one for each option)
 def list_endpoints(as_json: AsJson = False) -> None:
     """List endpoints and how they fare."""
 
-    async def work(conn: Conn, settings: Settings) -> list[Endpoint]:
-        return [one.masked() for one in await Endpoints(settings, by=me()).page(conn)]
+    async def work(caller: Caller) -> list[Endpoint]:
+        return [one.masked() for one in await Endpoints(caller.settings, by=caller.by).page(caller.conn)]
 
     found = on_database(work)
     if as_json:
@@ -153,13 +153,13 @@ def show(
     """Show an endpoint, with its URL as far as no token can stand in it."""
     require_reveal_reason(reason, reveal=reveal)
 
-    async def work(conn: Conn, settings: Settings) -> Endpoint:
-        known = Endpoints(settings, by=by or me())
+    async def work(caller: Caller) -> Endpoint:
+        known = Endpoints(caller.settings, by=caller.by)
         if reveal:
-            return await known.reveal(conn, endpoint, reason)
-        return (await known.show(conn, endpoint)).masked()
+            return await known.reveal(caller.conn, endpoint, reason)
+        return (await known.show(caller.conn, endpoint)).masked()
 
-    found = on_database(work)
+    found = on_database(work, by=by)
     if as_json:
         show_json(found)
     else:
@@ -201,9 +201,9 @@ def log(
     if endpoint is None and delivery is None:
         raise typer.BadParameter("give an endpoint, or --delivery TASK")
 
-    async def work(conn: Conn, settings: Settings) -> list[Attempt]:
-        known = DeliveryLog(settings)
-        return await known.page(conn, endpoint=endpoint, task=delivery, failed=failed, limit=limit)
+    async def work(caller: Caller) -> list[Attempt]:
+        known = DeliveryLog(caller.settings)
+        return await known.page(caller.conn, endpoint=endpoint, task=delivery, failed=failed, limit=limit)
 
     found = on_database(work)
     if as_json:
@@ -238,14 +238,14 @@ def resend(  # noqa: PLR0913 (one for each option)
         raise typer.BadParameter("give --delivery TASK, or --endpoint ENDPOINT with --hours")
     since = from_now(hours=-(hours or 0))
 
-    async def work(conn: Conn, settings: Settings) -> Resent | str:
-        known = Resend(settings, handlers_of(app) or {}, by=by or me())
+    async def work(caller: Caller) -> Resent | str:
+        known = Resend(caller.settings, handlers_of(app) or {}, by=caller.by)
         if delivery is not None:
-            return await known.one(conn, delivery, reason)
+            return await known.one(caller.conn, delivery, reason)
         assert endpoint is not None
-        return await known.since(conn, endpoint, since, reason, delivered=delivered)
+        return await known.since(caller.conn, endpoint, since, reason, delivered=delivered)
 
-    found = on_database(work)
+    found = on_database(work, by=by)
     if as_json:
         show_json({"task": found} if isinstance(found, str) else found)
     elif isinstance(found, str):
@@ -259,11 +259,11 @@ def resend(  # noqa: PLR0913 (one for each option)
 
 
 def _made(act: Callable[[Conn, Endpoints], Awaitable[Created]], by: str, *, as_json: bool) -> None:
-    async def work(conn: Conn, settings: Settings) -> Created:
-        made = await act(conn, Endpoints(settings, by=by or me()))
+    async def work(caller: Caller) -> Created:
+        made = await act(caller.conn, Endpoints(caller.settings, by=caller.by))
         return replace(made, endpoint=made.endpoint.masked())
 
-    made = on_database(work)
+    made = on_database(work, by=by)
     if as_json:
         show_json(made)
         return
@@ -275,10 +275,10 @@ def _made(act: Callable[[Conn, Endpoints], Awaitable[Created]], by: str, *, as_j
 def _turn(
     act: Callable[[Conn, Endpoints], Awaitable[bool]], endpoint: str, what: str, by: str, *, as_json: bool
 ) -> None:
-    async def work(conn: Conn, settings: Settings) -> bool:
-        return await act(conn, Endpoints(settings, by=by or me()))
+    async def work(caller: Caller) -> bool:
+        return await act(caller.conn, Endpoints(caller.settings, by=caller.by))
 
-    changed = on_database(work)
+    changed = on_database(work, by=by)
     if as_json:
         show_json({"endpoint": endpoint, what: True, "changed": changed})
     else:

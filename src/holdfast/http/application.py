@@ -12,6 +12,7 @@ from holdfast.config import Settings
 from holdfast.core.events import Listener, silent
 from holdfast.core.handler import Handlers
 from holdfast.http import problems
+from holdfast.http.auth import RATE
 from holdfast.http.identity import Auth
 from holdfast.http.middleware import BoundsMiddleware
 from holdfast.http.permissions import check
@@ -21,28 +22,38 @@ from holdfast.http.quotas import OpenLimit
 from holdfast.http.readiness import Readiness
 from holdfast.http.routes import (
     audit,
-    board,
     dead_letters,
     document,
     groups,
+    kinds,
+    limits,
     live,
     metrics,
     now,
+    overview,
     plans,
+    queues,
+    schedules,
     tasks,
     webhooks,
     worker_protocol,
+    workers,
 )
 from holdfast.http.routes.console import router as console
 from holdfast.http.routes.health import router as health
 from holdfast.http.routes.session import router as sessions
-from holdfast.http.service import RATE, Service
+from holdfast.http.service import Service
 
 # Fixed paths before those that take an id.
 ROUTERS = (
     dead_letters.router,
     audit.router,
-    board.router,
+    overview.router,
+    queues.router,
+    kinds.router,
+    workers.router,
+    limits.router,
+    schedules.router,
     now.router,
     tasks.router,
     groups.router,

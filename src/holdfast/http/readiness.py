@@ -53,7 +53,7 @@ class Readiness:
                         raise
                     # It may have ended while nobody looked: only a new one shows how things are.
                     await self._drop()
-            self._conn = await self._service.connect()
+            self._conn = await self._service.pool.connect()
             return await self._require_current(self._conn)
         except (psycopg.Error, HoldfastError) as error:
             await self._drop()
@@ -62,7 +62,7 @@ class Readiness:
             self._checked_at = time.monotonic()
 
     async def _require_current(self, conn: Conn) -> Exception | None:
-        async with self._service.bounded(conn, writes=False):
+        async with self._service.pool.bounded(conn, writes=False):
             settings = self._service.settings
             await require_current(conn, settings.schema_name)
             readable = sql.SQL("select from {}.tasks limit 0").format(sql.Identifier(settings.schema_name))

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 
+from holdfast.http.auth import address_of
 from holdfast.http.origin import SAFE
 from holdfast.http.permissions import WORKERS_TOO, least
 from holdfast.http.problems import Refused
-from holdfast.http.service import Caller, Service, address_of
+from holdfast.http.service import HttpCaller, Service
 from holdfast.ops.tokens import Role
 from holdfast.store.idempotency import KeptAnswer, KeptAnswers
 
@@ -34,7 +35,7 @@ class TransactionRoute(APIRoute):
             assert role is not None, "open routes are no routes of this class"
             async with (
                 service.admit(request, role, workers_too=(request.method, path) in WORKERS_TOO) as caller,
-                service.bounded(
+                service.pool.bounded(
                     caller.conn, writes=writes, token=caller.bearer.token, address=address_of(request)
                 ),
             ):
@@ -50,7 +51,7 @@ class TransactionRoute(APIRoute):
 
 
 async def _once(
-    caller: Caller, request: Request, key: str, inner: Callable[[Request], Coroutine[Any, Any, Response]]
+    caller: HttpCaller, request: Request, key: str, inner: Callable[[Request], Coroutine[Any, Any, Response]]
 ) -> Response:
     """Do it unless it was done; whoever asks with the same key is told what the first was told."""
     if not 0 < len(key) <= KEY_CHARACTERS:
@@ -75,9 +76,9 @@ async def _once(
     return response
 
 
-def _caller(request: Request) -> Caller:
-    found: Caller = request.state.caller
+def _caller(request: Request) -> HttpCaller:
+    found: HttpCaller = request.state.caller
     return found
 
 
-CurrentCaller = Annotated[Caller, Depends(_caller)]
+CurrentCaller = Annotated[HttpCaller, Depends(_caller)]

@@ -5,8 +5,16 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Annotated, Any, Generic, TypeVar, get_type_hints
 
-from fastapi import Query
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, model_validator
+from fastapi import Path, Query
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    create_model,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from holdfast.core.audit import Entry
@@ -38,6 +46,7 @@ def _redacted(reason: str) -> str:
 
 
 Text = Annotated[str, Field(max_length=TEXT_MAX)]
+Name = Annotated[str, Path(min_length=1, max_length=TEXT_MAX)]
 ShortId = Annotated[str, Field(max_length=64)]
 Why = Annotated[
     str, Field(max_length=WHY_MAX, description="Why; it stands in the audit."), AfterValidator(_redacted)
@@ -235,6 +244,19 @@ class Reasoned(Shape):
     """An act, and why."""
 
     reason: Why = ""
+
+
+class PauseShape(Reasoned):
+    """Why, and until when."""
+
+    until: AwareDatetime | None = None
+
+
+class DoneShape(Shape):
+    """Whether there was something to do."""
+
+    name: str
+    done: bool
 
 
 def check_depth(value: object, left: int = DEPTH_MAX) -> None:

@@ -23,7 +23,7 @@ from holdfast.http.schemas import PAGE_MAX, EntryShape, Shape, Text, Why
 from holdfast.http.service import Service
 from holdfast.http.streams import LimitedStream
 from holdfast.ops.audit import AuditReader
-from holdfast.store.audit import AuditWriter, Author
+from holdfast.store.audit import Author
 
 router = APIRouter(route_class=TransactionRoute, tags=["audit"])
 
@@ -170,8 +170,8 @@ async def _pieces(service: Service, only: EntryFilter, how: Format) -> AsyncIter
     async def connection() -> AsyncIterator[Conn]:
         with CancelScope(shield=True):
             async with (
-                service.connection() as conn,
-                service.bounded(conn, writes=False, seconds=EXPORT_PAGE_SECONDS),
+                service.pool.connection() as conn,
+                service.pool.bounded(conn, writes=False, seconds=EXPORT_PAGE_SECONDS),
             ):
                 yield conn
 
@@ -184,7 +184,7 @@ async def _pieces(service: Service, only: EntryFilter, how: Format) -> AsyncIter
 @router.post("/api/tasks/audit-logs/prune", response_model=PrunedShape)
 async def prune(caller: CurrentCaller, act: Prune) -> object:
     """Let the content of old entries go, at most 500 in one call; their hashes stay."""
-    writer, only = AuditWriter(caller.settings, caller.service.listen), act.as_filter()
+    writer, only = caller.audit, act.as_filter()
     before = await read_clock(caller.conn) - timedelta(days=act.older_than_days)
     if act.dry_run:
         found = await writer.prunable(caller.conn, before, only)

@@ -80,13 +80,13 @@ class RetriedBatch(Shape):
 @router.get("/api/tasks/dead-letters", response_model=Page[DeadLetterShape])  # type: ignore[valid-type]
 async def list_dead(caller: CurrentCaller, only: Annotated[ListFilter, Query()]) -> object:
     """Dead letters, the newest first."""
-    return await caller.letters.look(caller.conn, only.as_filter(FAILED), only.limit, only.before)
+    return await caller.dead_letters.look(caller.conn, only.as_filter(FAILED), only.limit, only.before)
 
 
 @router.get("/api/tasks/dead-letters/statistics", response_model=StatisticsShape)
 async def statistics(caller: CurrentCaller) -> object:
     """How many there are: all, by kind, by class, by reason, and the subjects with the most."""
-    return await caller.letters.statistics(caller.conn, quick=True)
+    return await caller.dead_letters.statistics(caller.conn, quick=True)
 
 
 @router.get("/api/tasks/dead-letters/preview", response_model=PreviewShape)
@@ -94,7 +94,7 @@ async def preview(caller: CurrentCaller, only: Annotated[PreviewFilter, Query()]
     """What a redrive of these would do; nothing is done."""
     chosen = only.as_filter(RETRYABLE if only.cancelled else FAILED)
     found = await caller.plans.preview(caller.conn, chosen, most=PREVIEW_MAX)
-    items = await caller.letters.page(caller.conn, chosen, limit=only.page_size, offset=only.offset)
+    items = await caller.dead_letters.page(caller.conn, chosen, limit=only.page_size, offset=only.offset)
     return {
         "total": found.tasks,
         "page": only.page,
@@ -120,7 +120,7 @@ async def retry(caller: CurrentCaller, act: RetryShape) -> object:
         return {"dry_run": True, "batch_id": None, "matched": matched, "retried": 0, "skipped": seen.excluded}
     plan = await plans.freeze(caller.conn, chosen, act.reason, How(limit=limit))
     await plans.start(caller.conn, plan.id)
-    await PlanDriver(caller.settings, caller.handlers, caller.service.listen).send_all(caller.conn, plan.id)
+    await PlanDriver(caller.settings, caller.handlers, caller.listen).send_all(caller.conn, plan.id)
     done = await plans.show(caller.conn, plan.id)
     skipped = await plans.skips(caller.conn, plan.id)
     return {

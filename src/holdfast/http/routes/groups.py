@@ -11,7 +11,7 @@ from pydantic import Field, create_model
 from holdfast.db.clock import read_clock
 from holdfast.http.request import CurrentCaller, TransactionRoute
 from holdfast.http.schemas import PAGE_MAX, GroupShape, Reasoned, Shape, Text, TraitShape
-from holdfast.ops.groups import Group, Groups, GroupState
+from holdfast.ops.groups import Group, GroupState
 from holdfast.ops.masking import mask_for
 
 router = APIRouter(route_class=TransactionRoute, tags=["groups"])
@@ -65,7 +65,7 @@ async def list_groups(
 ) -> object:
     """Groups, those with the most dead letters first."""
     return await met_groups(
-        caller, await _groups(caller).page(caller.conn, state=state, kind=job_kind, limit=limit)
+        caller, await caller.groups.page(caller.conn, state=state, kind=job_kind, limit=limit)
     )
 
 
@@ -79,39 +79,39 @@ async def show(caller: CurrentCaller, fingerprint: Fingerprint) -> object:
 async def ignore(caller: CurrentCaller, fingerprint: Fingerprint, act: IgnoreShape) -> object:
     """Have nobody told of it for a while."""
     until = await read_clock(caller.conn) + timedelta(hours=act.hours)
-    await _groups(caller).ignore(caller.conn, fingerprint, until, act.reason)
+    await caller.groups.ignore(caller.conn, fingerprint, until, act.reason)
     return await _detail(caller, fingerprint)
 
 
 @router.post("/api/groups/{fingerprint}/resolve", response_model=GroupDetail)
 async def resolve(caller: CurrentCaller, fingerprint: Fingerprint, act: Reasoned) -> object:
     """Say that the cause is gone; if it is met again, the group has regressed."""
-    await _groups(caller).resolve(caller.conn, fingerprint, act.reason)
+    await caller.groups.resolve(caller.conn, fingerprint, act.reason)
     return await _detail(caller, fingerprint)
 
 
 @router.post("/api/groups/{fingerprint}/reopen", response_model=GroupDetail)
 async def reopen(caller: CurrentCaller, fingerprint: Fingerprint, act: Reasoned) -> object:
     """Take back what was said of it."""
-    await _groups(caller).reopen(caller.conn, fingerprint, act.reason)
+    await caller.groups.reopen(caller.conn, fingerprint, act.reason)
     return await _detail(caller, fingerprint)
 
 
 @router.post("/api/groups/{fingerprint}/note", response_model=GroupDetail)
 async def note(caller: CurrentCaller, fingerprint: Fingerprint, act: NoteShape) -> object:
     """Write down what is known, or who looks after it."""
-    await _groups(caller).note(caller.conn, fingerprint, act.note, act.owner)
+    await caller.groups.note(caller.conn, fingerprint, act.note, act.owner)
     return await _detail(caller, fingerprint)
 
 
 async def met_groups(caller: CurrentCaller, groups: Sequence[Group]) -> list[dict[str, object]]:
     """These groups, each with how often it was met lately."""
-    sparks = await _groups(caller).sparks(caller.conn, groups)
+    sparks = await caller.groups.sparks(caller.conn, groups)
     return [asdict(group) | {"spark": sparks[group.fingerprint]} for group in groups]
 
 
 async def _detail(caller: CurrentCaller, fingerprint: str) -> dict[str, object]:
-    groups = _groups(caller)
+    groups = caller.groups
     group = await groups.show(caller.conn, fingerprint)
     mask = await mask_for(caller.conn, caller.settings, [group.kind], caller.handlers)
     hours = await groups.hours(caller.conn, fingerprint)
@@ -121,7 +121,3 @@ async def _detail(caller: CurrentCaller, fingerprint: str) -> dict[str, object]:
         "versions": await groups.versions(caller.conn, fingerprint),
         "hours": [{"hour": hour, "failures": count} for hour, count in hours],
     }
-
-
-def _groups(caller: CurrentCaller) -> Groups:
-    return Groups(caller.settings, caller.service.listen, by=caller.by)

@@ -14,7 +14,7 @@ from holdfast.config import Settings
 from holdfast.db.connect import Conn
 from holdfast.http.quotas import OpenLimit
 from holdfast.http.request import CurrentCaller, TransactionRoute
-from holdfast.http.routes.board import TotalsShape
+from holdfast.http.routes.overview import TotalsShape
 from holdfast.http.schemas import QueueShape, QueuesPartial, Shape
 from holdfast.http.service import Service
 from holdfast.http.streams import LimitedStream
@@ -108,7 +108,7 @@ class Live:
             await asyncio.sleep(CHECK_SECONDS)
             held = {credential for credential in self._watchers.values() if credential is not None}
             try:
-                good = await self._service.lookups.good(held) if held else {}
+                good = await self._service.auth.lookups.good(held) if held else {}
             except psycopg.Error:
                 # A database that is away shows nobody anything either.
                 continue
@@ -123,7 +123,7 @@ class Live:
 
     async def _look(self) -> str:
         service = self._service
-        async with service.connection() as conn, service.bounded(conn, writes=False):
+        async with service.pool.connection() as conn, service.pool.bounded(conn, writes=False):
             return await look(conn, service.settings)
 
 

@@ -12,12 +12,11 @@ from holdfast.core.audit import EntryFilter
 from holdfast.db.connect import connect
 from holdfast.http.problems import Refused
 from holdfast.http.request import CurrentCaller, TransactionRoute
-from holdfast.http.routes.board import TotalsShape
 from holdfast.http.routes.groups import MetGroup, met_groups
+from holdfast.http.routes.overview import TotalsShape
 from holdfast.http.schemas import EntryShape, QueueShape, QueuesPartial, Shape, shape
 from holdfast.ops.audit import AuditReader
 from holdfast.ops.doctor import Doctor, Finding
-from holdfast.ops.groups import Groups
 from holdfast.ops.status import Seen, Status, judge
 from holdfast.views.dashboard import Change, Dashboard, DatabaseView, Ended, KindView, Trend
 from holdfast.views.figures import figures
@@ -121,7 +120,7 @@ async def now(
     judged = series
     if hours is not Span.NIGHT:
         judged = await board.series(conn, Span.NIGHT * 3_600, STEPS[Span.NIGHT])
-    groups = Groups(caller.settings, caller.service.listen, by=caller.by)
+    groups = caller.groups
     worst = await groups.lately(conn, GROUPS_JUDGED)
     lost, last_lost_at = await board.lost(conn)
     verdict = judge(
@@ -166,7 +165,7 @@ async def now(
         "queues": seen.queues,
         "queues_partial": seen.queues_partial,
         "trends": trends,
-        "kinds": await board.kinds(conn, (await caller.letters.statistics(conn, quick=True)).by_kind),
+        "kinds": await board.kinds(conn, (await caller.dead_letters.statistics(conn, quick=True)).by_kind),
     }
 
 

@@ -6,11 +6,12 @@ from typing import Annotated
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
+from holdfast.http.auth import address_of
 from holdfast.http.identity import COOKIE
 from holdfast.http.origin import refuse_strangers
 from holdfast.http.problems import Refused
 from holdfast.http.schemas import Shape
-from holdfast.http.service import Service, address_of
+from holdfast.http.service import Service
 from holdfast.ops.credentials import of_cookie
 
 router = APIRouter(tags=["session"])
@@ -36,13 +37,13 @@ async def begin(request: Request, response: Response, caller: BeginShape) -> obj
     """Begin a session with a token; the cookie holds for this site alone."""
     refuse_strangers(request)
     service: Service = request.app.state.service
-    holder = await service.holder(request, service.token_of_session(request, caller.token))
-    service.limit_sessions(holder)
-    async with service.within_limits(holder), service.connection() as conn:
-        bearer = await service.by_token(conn, request, caller.token)
+    holder = await service.auth.holder(request, service.auth.token_of_session(request, caller.token))
+    service.auth.limit_sessions(holder)
+    async with service.auth.within_limits(holder), service.pool.connection() as conn:
+        bearer = await service.auth.by_token(conn, request, caller.token)
         address = address_of(request)
-        async with service.bounded(conn, writes=True, token=bearer.token, address=address):
-            begun = await service.sessions.begin(conn, bearer)
+        async with service.pool.bounded(conn, writes=True, token=bearer.token, address=address):
+            begun = await service.auth.sessions.begin(conn, bearer)
     response.set_cookie(COOKIE, begun.secret, httponly=True, secure=True, samesite="strict", path="/")
     return {
         "name": bearer.name,
@@ -61,15 +62,15 @@ async def end(request: Request) -> Response:
         raise Refused(401, "there is no session to end")
     service: Service = request.app.state.service
     credential = of_cookie(secret)
-    bearer = None if credential is None else await service.lookups.holder(credential)
+    bearer = None if credential is None else await service.auth.lookups.holder(credential)
     if credential is not None and bearer is not None:
         async with (
-            service.within_limits(bearer),
-            service.connection() as conn,
-            service.bounded(conn, writes=True, token=bearer.token, address=address_of(request)),
+            service.auth.within_limits(bearer),
+            service.pool.connection() as conn,
+            service.pool.bounded(conn, writes=True, token=bearer.token, address=address_of(request)),
         ):
-            await service.sessions.end(conn, secret, bearer)
-        service.lookups.forget(credential)
+            await service.auth.sessions.end(conn, secret, bearer)
+        service.auth.lookups.forget(credential)
     gone = Response(status_code=204)
     gone.delete_cookie(COOKIE, httponly=True, secure=True, samesite="strict", path="/")
     return gone

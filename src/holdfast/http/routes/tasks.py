@@ -31,7 +31,6 @@ from holdfast.http.schemas import (
 )
 from holdfast.ops.masking import mask_for
 from holdfast.store.enqueue import Enqueuer
-from holdfast.store.operate import Operator
 from holdfast.views.tasks import ATTEMPTS_MAX, Browser
 from holdfast.views.why import Why as WhyNot
 
@@ -143,7 +142,7 @@ async def enqueue(caller: CurrentCaller, task: EnqueueShape) -> object:
         run_at=timedelta(seconds=task.delay_seconds) if task.delay_seconds else None,
         max_attempts=task.max_attempts,
     )
-    (made,) = await Enqueuer(caller.settings, caller.service.listen).enqueue(bridge_async(caller.conn), [new])
+    (made,) = await Enqueuer(caller.settings, caller.listen).enqueue(bridge_async(caller.conn), [new])
     if made.created:
         await caller.audit.note_tasks(caller.conn, Action.TASK_ENQUEUE, caller.author(), [made.id])
     return made
@@ -152,7 +151,7 @@ async def enqueue(caller: CurrentCaller, task: EnqueueShape) -> object:
 @router.get("/api/tasks/{task_id}", response_model=TaskShape)
 async def show(caller: CurrentCaller, task_id: TaskId) -> object:
     """One task with its attempts."""
-    view = await Operator(caller.settings).show(caller.conn, task_id)
+    view = await caller.operator.show(caller.conn, task_id)
     browser = Browser(caller.settings)
     attempts = await browser.attempts(caller.conn, task_id)
     recorded = len(attempts)
@@ -165,7 +164,7 @@ async def show(caller: CurrentCaller, task_id: TaskId) -> object:
 @router.get("/api/tasks/{task_id}/why", response_model=list[BecauseShape])
 async def why(caller: CurrentCaller, task_id: TaskId) -> object:
     """Why it does not run now."""
-    view = await Operator(caller.settings).show(caller.conn, task_id)
+    view = await caller.operator.show(caller.conn, task_id)
     reasons = await WhyNot(caller.settings).of(caller.conn, view)
     return [{"cause": reason.cause, "text": reason.text} for reason in reasons]
 
@@ -173,14 +172,14 @@ async def why(caller: CurrentCaller, task_id: TaskId) -> object:
 @router.post("/api/tasks/{task_id}/retry", response_model=RetriedShape)
 async def retry(caller: CurrentCaller, task_id: TaskId, act: Reasoned) -> object:
     """Put a failed or cancelled task back to work, its counters cleared; says why where it cannot."""
-    return await caller.letters.retry(caller.conn, [task_id], act.reason)
+    return await caller.dead_letters.retry(caller.conn, [task_id], act.reason)
 
 
 @router.post("/api/tasks/{task_id}/edit", response_model=StateShape)
 async def edit(caller: CurrentCaller, task_id: TaskId, act: EditShape) -> object:
     """Give a dead letter another payload and put it back to work; the old one is kept."""
     check_depth(act.payload)
-    await caller.letters.edit(caller.conn, task_id, json.dumps(act.payload), act.reason)
+    await caller.dead_letters.edit(caller.conn, task_id, json.dumps(act.payload), act.reason)
     return {"id": task_id, "state": State.QUEUED}
 
 
@@ -226,7 +225,7 @@ class RevealedShape(Shape):
 @router.post("/api/tasks/{task_id}/reveal", response_model=RevealedShape)
 async def reveal(caller: CurrentCaller, task_id: TaskId, act: GraveShape) -> object:
     """Show payload and result with nothing struck out, this once; who looked, and why, is in the audit."""
-    view = await caller.letters.reveal(caller.conn, task_id, act.reason)
+    view = await caller.dead_letters.reveal(caller.conn, task_id, act.reason)
     shown = {"payload": view.payload, "result": view.result}
     caller.shown_once.update(shown)
     return {name: shown_json(text) for name, text in shown.items()}
@@ -235,4 +234,4 @@ async def reveal(caller: CurrentCaller, task_id: TaskId, act: GraveShape) -> obj
 @router.post("/api/tasks/{task_id}/forget", response_model=ForgottenShape)
 async def forget(caller: CurrentCaller, task_id: TaskId, act: GraveShape) -> object:
     """Let a dead letter go for good."""
-    return {"forgotten": await caller.letters.forget(caller.conn, [task_id], act.reason)}
+    return {"forgotten": await caller.dead_letters.forget(caller.conn, [task_id], act.reason)}

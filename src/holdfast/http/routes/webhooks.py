@@ -131,7 +131,7 @@ async def publish(caller: CurrentCaller, new: NewEventShape) -> object:
     options = EventOptions(**{name: value for name, value in given.items() if value is not None})  # type: ignore[typeddict-item]
     event = new_event(new.type, new.data, options)
     task = publish_task(caller.settings, event, subject=new.subject)
-    enqueuer = Enqueuer(caller.settings, caller.service.listen)
+    enqueuer = Enqueuer(caller.settings, caller.listen)
     (made,) = await enqueuer.enqueue(bridge_async(caller.conn), [task])
     if made.created:
         details = {"event": event.id, "type": event.type}
@@ -264,8 +264,8 @@ def _shown(caller: CurrentCaller, endpoint: Endpoint) -> Endpoint:
 
 
 def _endpoints(caller: CurrentCaller) -> Endpoints:
-    return Endpoints(caller.settings, caller.service.listen, by=caller.by)
+    return Endpoints(caller.settings, caller.listen, by=caller.by)
 
 
 def _resend(caller: CurrentCaller) -> Resend:
-    return Resend(caller.settings, caller.handlers, caller.service.listen, by=caller.by)
+    return Resend(caller.settings, caller.handlers, caller.listen, by=caller.by)

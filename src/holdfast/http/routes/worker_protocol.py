@@ -253,7 +253,7 @@ def _late(task_id: str) -> JSONResponse:
 
 
 def _workers(caller: CurrentCaller) -> HttpWorkers:
-    store = Store(caller.settings, caller.service.listen)
+    store = Store(caller.settings, caller.listen)
     return HttpWorkers(store, caller.handlers, caller.bearer.token)
 
 
