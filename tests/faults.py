@@ -280,7 +280,9 @@ FAULTS = (
         "process-outlives-its-time": Fault(
             "Runs.stop", "            run.solo.kill()\n", "            pass\n"
         ),
-        "invalid-ones-pile-up": Fault("Starting.fill", "        if self._filling:\n", "        if False:\n"),
+        "invalid-ones-pile-up": Fault(
+            "Executor._start", "if self._starting or self._closing", "if self._closing"
+        ),
         "nobody-runs-alone": Fault("Runs.start", "        if claim.isolate:\n", "        if False:\n"),
         "flight-not-recorded": Fault(
             "Runs.start", "        self._flight.start(claim.id, claim.fence, run.deadline_at)\n", ""

@@ -117,9 +117,9 @@ SHAPES = {
         "Gathering.appetite", "if not self._claims or not self._hungry:", "if not self._claims:"
     ),
     "gathered-permits-kept": Fault(
-        "Buffer._let_go_of_gathered", "            self._permits.returned(claim)\n", "            pass\n"
+        "Buffer._take_gathered", "            self.permits.returned(claim)\n", "            pass\n"
     ),
-    "gathered-starve": Fault("Buffer.next", "if not self._singles_next and (call", "if False and (call"),
+    "gathered-starve": Fault("Buffer._next", "if not self._singles_next and (call", "if False and (call"),
     "asking-waits-for-finishing": Fault(
         "Finishing.predecessors",
         'async with self._asking, await connect(self._url, application="holdfast asks") as conn:',

@@ -20,9 +20,9 @@ from typing import Any
 from uuid import uuid4
 
 from holdfast.app import Holdfast
-from holdfast.core.decide import Policy, expire
+from holdfast.core.decide import Policy
 from holdfast.core.errors import HoldfastError
-from holdfast.core.outcome import Duration, Failed, Finished, Outcome, as_seconds
+from holdfast.core.outcome import Duration, Expired, Failed, Finished, Outcome, as_seconds
 from holdfast.core.state import State
 from holdfast.core.task import Claim, TaskView
 from holdfast.db.connect import Conn, connect
@@ -225,7 +225,7 @@ class Bench:
     async def _settle(self, claim: Claim, outcome: Outcome | Finished | None) -> None:
         if outcome is None or isinstance(outcome, Finished):
             return
-        verdict = expire(claim) if claim.expired else self._policies.judge(claim, outcome)
+        verdict = self._policies.judge(claim, Expired() if claim.expired else outcome)
         await self._store.settler.settle(self.conn, [(claim, verdict)])
 
     async def _bury(self, worker: str) -> None:

@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.backoff import Backoff
-from holdfast.core.decide import CRASHES_MAX, Policy, decide, expire
+from holdfast.core.decide import CRASHES_MAX, Policy, decide
 from holdfast.core.failure import RULES, DeadReason, ErrorCode, Failure, FailureClass, storable
 from holdfast.core.outcome import (
     Cancel,
     Complete,
+    Expired,
     Fail,
     Failed,
     Release,
@@ -123,11 +124,8 @@ def test_the_third_death_alone_is_poison() -> None:
 def test_a_claim_after_its_expiry_is_known_as_such() -> None:
     late = held(expires_at=NOW - timedelta(seconds=1))
     assert late.expired
-    assert (expire(late).move, expire(late).reason, expire(late).spent) == (
-        Move.CANCEL,
-        "expired",
-        Counters(),
-    )
+    verdict = decide(late, Expired(), POLICY)
+    assert (verdict.move, verdict.reason, verdict.spent) == (Move.CANCEL, "expired", Counters())
     assert not held(expires_at=NOW + timedelta(seconds=1)).expired
     assert not held().expired
 

@@ -4,9 +4,11 @@ import pytest
 
 from holdfast.core.handler import Gather, Handler
 from holdfast.core.task import NewTask
-from holdfast.worker.executor.buffer import Buffer
-from holdfast.worker.executor.gathering import COMING_SECONDS, Gathering
+from holdfast.db.link import Link
+from holdfast.worker.executor.buffer import COMING_SECONDS, Buffer, Gathering
 from holdfast.worker.executor.permits import HeldPermits
+from holdfast.worker.executor.settling import Settling
+from holdfast.worker.policies import Policies
 from tests.world import World
 
 
@@ -100,19 +102,24 @@ async def test_where_others_come_in_between_no_more_is_claimed_for_a_call(
     assert gathering.appetite == 0
 
 
+def settling_of(world: World) -> Settling:
+    link = Link(world.url, "holdfast test settles", world.store.listen)
+    return Settling(world.store, link, Policies({}), lambda _: None)
+
+
 @pytest.mark.catches("gathered-permits-kept")
 async def test_what_is_given_back_from_a_call_leaves_its_slots_to_others(
     world: World, gathering: Gathering
 ) -> None:
     permits = HeldPermits()
-    hand = Buffer(permits, gathering)
+    buffer = Buffer(permits, gathering, settling_of(world))
     await world.store.enqueue_many(world.conn, [NewTask("bulk")])
     claims = [claim._replace(bucket="b", limits=("b",)) for claim in await world.claim()]
     permits.leased_at_once(claims)
-    hand.take(claims)
-    assert hand.next(100) == [], "it is gathered"
+    buffer.put(claims)
+    assert not buffer.next(100), "it is gathered"
     assert permits.take_surplus() == {}, "and its permit is in use"
-    assert hand.let_go() == claims
+    assert buffer.take_all() == claims
     assert permits.take_surplus() == {"b": 1}
 
 
@@ -120,10 +127,10 @@ async def test_what_is_given_back_from_a_call_leaves_its_slots_to_others(
 async def test_a_call_that_is_due_does_not_wait_for_the_last_of_the_others(
     world: World, gathering: Gathering, clock: Clock
 ) -> None:
-    hand = Buffer(HeldPermits(), gathering)
+    buffer = Buffer(HeldPermits(), gathering, settling_of(world))
     await world.store.enqueue_many(world.conn, [NewTask("bulk"), *[NewTask("single")] * 9])
-    hand.take(await world.claim())
+    buffer.put(await world.claim())
     clock.now = 1.0
-    started = [hand.next(100)[0].kind for _ in range(4)]
+    started = [buffer.next(100)[0].kind for _ in range(4)]
     assert "bulk" in started
     assert "single" in started

@@ -8,6 +8,7 @@ from holdfast.core.failure import RULES, DeadReason, Failure, FailureClass, Spen
 from holdfast.core.outcome import (
     Cancel,
     Complete,
+    Expired,
     Fail,
     Failed,
     Outcome,
@@ -67,16 +68,16 @@ _COMPLETED = Verdict(Move.COMPLETE, _ATTEMPT)
 def decide(claim: Claim, outcome: Outcome, policy: Policy) -> Verdict:
     """What an outcome does to the task that a worker holds."""
     match outcome:
-        case Complete(None):
-            return _COMPLETED
         case Complete(result):
-            return Verdict(Move.COMPLETE, _ATTEMPT, result=result)
+            return _COMPLETED if result is None else Verdict(Move.COMPLETE, _ATTEMPT, result=result)
         case Snooze(after, progress):
             return _snoozed(claim, _bounded(as_seconds(after)), _share(progress), policy)
         case Cancel(reason):
             return Verdict(Move.CANCEL, _ATTEMPT, reason=kept(reason))
         case Released(why):
             return Verdict(Move.RELEASE, after_seconds=0.0, reason=why)
+        case Expired():
+            return _expired(claim)
         case WorkerLost():
             return _lost(claim, outcome)
         case Retry(reason, after, code):
@@ -104,8 +105,7 @@ def _snoozed(claim: Claim, wait: float, progress: float | None, policy: Policy) 
     return Verdict(Move.SNOOZE, Counters(polls=1), after_seconds=after, progress=progress, isolate=False)
 
 
-def expire(claim: Claim) -> Verdict:
-    """A claim that came too late to start: the task is cancelled, and no attempt is spent."""
+def _expired(claim: Claim) -> Verdict:
     assert claim.expired, f"task {claim.id} has not expired"
     return Verdict(Move.CANCEL, reason=EXPIRED)
 

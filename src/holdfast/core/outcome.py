@@ -82,6 +82,11 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
+class Expired:
+    """The time of the task was over before it could start."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerLost:
     """The process died under it; only a death while alone accuses the task.
 
@@ -102,4 +107,4 @@ class Finished:
     then: "Outcome"
 
 
-Outcome: TypeAlias = Complete | Snooze | Retry | Fail | Cancel | Failed | Released | WorkerLost
+Outcome: TypeAlias = Complete | Snooze | Retry | Fail | Cancel | Failed | Released | Expired | WorkerLost

@@ -93,9 +93,9 @@ class Settler:
 
     async def write(self, conn: Conn, settlements: Sequence[Settlement]) -> Settled:
         """Write a group in one transaction; one bad value must not hold up the others."""
-        fit = [self._fit(claim, verdict) for claim, verdict in settlements]
+        fit = [one if one[1].result is None else self._fit(*one) for one in settlements]
         accepted = await self._bisect(conn, fit)
-        refused = _but(fit, accepted)
+        refused = _but(fit, accepted) if len(accepted) < len(fit) else []
         if refused:
             # A statement skips a row of running that somebody else moves meanwhile; a new one finds it.
             accepted += await self._bisect(conn, refused)
@@ -208,9 +208,7 @@ class Settler:
         self._listen(LateResultsRefused(late))
 
     def _fit(self, claim: Claim, verdict: Verdict) -> Settlement:
-        result = verdict.result
-        if result is None:
-            return claim, verdict
+        result = verdict.result or ""
         limit = self._settings.result_bytes_max
         if len(result) * 4 > limit and len(result.encode("utf-8", "replace")) > limit:
             return self._reject(claim, f"its result is larger than {limit} bytes")

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from holdfast.core.bounds import RESERVED_KINDS
-from holdfast.core.decide import Policy, Verdict, expire
+from holdfast.core.decide import Policy, Verdict
 from holdfast.core.errors import JsonUnreadable, Misused
 from holdfast.core.events import KindsUnknown
 from holdfast.core.failure import ErrorCode, Failure, FailureClass
 from holdfast.core.handler import Handlers
-from holdfast.core.outcome import Failed, Outcome, Release, Released
+from holdfast.core.outcome import Expired, Failed, Outcome, Release, Released
 from holdfast.core.state import Move
 from holdfast.core.stored_json import CHARACTERS_MAX, check_json
 from holdfast.core.task import RESERVED_QUEUE, Claim
@@ -113,7 +113,7 @@ class HttpWorkers:
         await self._release_but(conn, worker, holding)
         claims = await self._look(conn, lease, limit)
         able = [claim for claim in claims if not claim.expired]
-        if expired := [(claim, expire(claim)) for claim in claims if claim.expired]:
+        if expired := [(claim, self._policies.judge(claim, Expired())) for claim in claims if claim.expired]:
             await self._store.settler.settle(conn, expired)
         ready: list[Claim] = []
         unreadable: list[Settlement] = []

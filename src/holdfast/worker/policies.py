@@ -21,21 +21,16 @@ class Policies:
 
     def judge(self, claim: Claim, outcome: Outcome) -> Verdict:
         """The verdict on an outcome, without the values of the kind's secret fields."""
+        verdict = decide(claim, outcome, self._made.get(claim.kind) or self._make(claim.kind))
+        if verdict.failure is None and not isinstance(outcome, Cancel):
+            return verdict
         handler = self._handlers.get(claim.kind)
-        return self.judge_without(claim, outcome, handler.secrets if handler else ())
+        return _without(verdict, claim, outcome, handler.secrets if handler else ())
 
     def judge_without(self, claim: Claim, outcome: Outcome, fields: Collection[str] | None) -> Verdict:
-        """The same, without the values of these payload fields; None stands for all fields."""
-        verdict = decide(claim, outcome, self._policy(claim.kind))
-        # Any other reason is a word of ours.
-        said = outcome.reason if isinstance(outcome, Cancel) else None
-        if (verdict.failure is None and said is None) or (fields is not None and not fields):
-            return verdict
-        secrets = secrets_in(claim.payload, fields)
-        failure = verdict.failure and verdict.failure.without(secrets)
-        return replace(
-            verdict, failure=failure, reason=verdict.reason if said is None else kept(said, secrets=secrets)
-        )
+        """The verdict without the values of these payload fields; None stands for all fields."""
+        verdict = decide(claim, outcome, self._made.get(claim.kind) or self._make(claim.kind))
+        return _without(verdict, claim, outcome, fields)
 
     def as_json(self) -> dict[str, object]:
         """The policies as JSON for the supervisor, which judges for executors that have died."""
@@ -49,10 +44,18 @@ class Policies:
             for handler in self._handlers.values()
         }
 
-    def _policy(self, kind: str) -> Policy:
-        policy = self._made.get(kind)
-        if policy is None:
-            handler = self._handlers.get(kind)
-            attempts = self._max_attempts
-            policy = self._made[kind] = handler.policy(attempts) if handler else Policy(attempts)
+    def _make(self, kind: str) -> Policy:
+        handler, attempts = self._handlers.get(kind), self._max_attempts
+        policy = self._made[kind] = handler.policy(attempts) if handler else Policy(attempts)
         return policy
+
+
+def _without(verdict: Verdict, claim: Claim, outcome: Outcome, fields: Collection[str] | None) -> Verdict:
+    # Any other reason is a word of ours.
+    said = outcome.reason if isinstance(outcome, Cancel) else None
+    if (verdict.failure is None and said is None) or (fields is not None and not fields):
+        return verdict
+    secrets = secrets_in(claim.payload, fields)
+    failure = verdict.failure and verdict.failure.without(secrets)
+    reason = verdict.reason if said is None else kept(said, secrets=secrets)
+    return replace(verdict, failure=failure, reason=reason)

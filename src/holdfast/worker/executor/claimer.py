@@ -135,7 +135,8 @@ class Claimer:
 
     async def _step_over(self, conn: Conn, claimed: Claimed, ranges: Sequence[Range], limit: int) -> None:
         """Where a claim met nothing but tasks behind buckets, move many more of them aside at once."""
-        self.permits.leased_at_once(claimed.claims)
+        if limited := [claim for claim in claimed.claims if claim.limits]:
+            self.permits.leased_at_once(limited)
         self._ready_gave = bool(claimed.claims)
         self.moving = claimed.blocked > 0
         if claimed.blocked:

@@ -1,4 +1,4 @@
-"""Claims tasks on a dedicated connection, and reconciles after lost connections.
+"""Decides how many tasks to claim, claims them on a connection of its own, and reconciles after lost answers.
 
 A claim whose answer was lost may have committed, before or after anyone looks. So after every lost
 connection the executor asks several times for what the database thinks it holds, and gives back the
@@ -8,6 +8,7 @@ rest.
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import psycopg
 
@@ -19,7 +20,6 @@ from holdfast.db.link import Link, LinkLost, ReconnectDelay
 from holdfast.store.store import Store
 from holdfast.worker.executor.claimer import Claimer
 from holdfast.worker.executor.permits import HeldPermits
-from holdfast.worker.flight_record import ITEMS_MAX
 from holdfast.worker.options import WorkerOptions
 
 # A lost claim may commit after the first look: so there is a second and a third.
@@ -28,20 +28,79 @@ RECONCILE_AFTER_SECONDS = (0.0, 1.0, 5.0)
 RECONCILE_SHARE = 0.02
 # Of tasks in one claim: more than anybody asks for.
 UNBOUNDED = 1 << 30
+AHEAD_SECONDS = 0.05
+# What a machine takes along when it dies is taken back, but after the lease: no more than so many.
+AHEAD_MAX = 500
+# A claim waits for its commit: smaller groups leave handlers without work meanwhile (measured, 200 at a
+# time drained three quarters of what 500 do), larger ones gain little.
+GROUP = 500
+IDLE_SECONDS_MIN = 0.02
+_WEIGHT = 0.05
+
+
+class Pace:
+    """How many tasks one executor claims, and how long it rests after an empty claim.
+
+    At most 50 ms of work is claimed ahead of the slots, by the recent mean. So short tasks come in large
+    groups, and a long one never waits behind another.
+    """
+
+    def __init__(self, slots: int, sleep_seconds: float) -> None:
+        self._slots = slots
+        self._sleep = sleep_seconds
+        self._mean: float | None = None
+        self._idle = IDLE_SECONDS_MIN
+        self._woken = asyncio.Event()
+
+    def ended(self, seconds: float) -> None:
+        """A handler took so long."""
+        self._mean = seconds if self._mean is None else self._mean + (seconds - self._mean) * _WEIGHT
+
+    def forget(self) -> None:
+        """The mean was a wrong guess: claim no more than fits until it is known again."""
+        self._mean = None
+
+    def want(self, free: int, buffered: int) -> int:
+        """How many tasks to claim now."""
+        if self._mean is None:
+            return free - buffered
+        ahead = int(min(AHEAD_MAX, self._slots * AHEAD_SECONDS / max(self._mean, 1e-6)))
+        short = free + ahead - buffered
+        if buffered and short < min(GROUP, ahead // 2):
+            return 0
+        return min(short, GROUP)
+
+    def found(self) -> None:
+        """There was work."""
+        self._idle = IDLE_SECONDS_MIN
+
+    def wake(self) -> None:
+        """Look again now."""
+        self._idle = IDLE_SECONDS_MIN
+        self._woken.set()
+
+    async def idle(self) -> None:
+        """Wait before the next look: twice as long each time, up to the worker's sleep."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._woken.wait(), min(self._idle, self._sleep))
+        self._woken.clear()
+        self._idle = min(self._idle * 2, self._sleep)
 
 
 class Claiming:
     """The claims of one executor."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what claims depend on)
         self,
         worker: str,
         options: WorkerOptions,
         handlers: Handlers,
         store: Store,
         link: Link,
+        permits: HeldPermits,
         held: Callable[[], Sequence[Claim]],
     ) -> None:
+        """`held` tells all that this executor has claimed and not settled."""
         self._held = held
         self._worker = worker
         self._options = options
@@ -50,7 +109,8 @@ class Claiming:
         self._listen: Listener = store.listen
         self._link = link
         self._delay = ReconnectDelay()
-        self.permits = HeldPermits(self._most)
+        self.permits = permits
+        self.pace = Pace(options.concurrency, options.sleep_seconds)
         self._generation = link.generation
         self._claimer = self._new_claimer()
         self._reconcile_at: list[float] = []
@@ -133,11 +193,6 @@ class Claiming:
             now = time.monotonic()
             self._looked_enough_until = now + (now - began) / RECONCILE_SHARE
         return await self._claimer.claim(conn, want, free=free())
-
-    def _most(self, kind: str) -> int:
-        """How many tasks of a kind can run here at once."""
-        handler = self._handlers.get(kind)
-        return self._options.concurrency if handler is None or handler.bulk is None else ITEMS_MAX
 
     def _new_claimer(self) -> Claimer:
         self._generation = self._link.generation

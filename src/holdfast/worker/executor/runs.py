@@ -7,9 +7,13 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+import psycopg
+
 from holdfast.core.handler import Finisher, Handler, Isolation
 from holdfast.core.outcome import Cancel, Failed, Finished, Outcome, Release, Released, WorkerLost
 from holdfast.core.task import Claim
+from holdfast.db.link import Link, LinkLost
+from holdfast.store.store import Store
 from holdfast.worker.executor.bulk import BulkCall
 from holdfast.worker.executor.fork_server import Died, ForkedRun, ForkServer, NotStarted
 from holdfast.worker.executor.handlers import execute_async, execute_here, prepare
@@ -22,6 +26,7 @@ SUSPECTS_MIN, SUSPECTS_MAX = 4, 16
 SUSPECT_WAIT_SECONDS = 5.0
 NOT_STARTED_SECONDS = 1.0
 SOLO_START_SECONDS = 60.0
+CANCELS_SECONDS = 1.0
 
 
 class Runs:
@@ -90,7 +95,8 @@ class Runs:
             run.doing = self._task(run, self._run_suspect(run))
             return
         self._free -= 1
-        run = Run(claim, handler, now, now + self.seconds(claim, handler), slots=1)
+        seconds = claim.timeout_seconds or handler.timeout_seconds or self._timeout
+        run = Run(claim, handler, now, now + seconds, slots=1)
         self._running.add(run)
         if handler.isolation is Isolation.PROCESS:
             run.solo = ForkedRun()
@@ -217,7 +223,9 @@ class Runs:
         """As above, in one piece: it is the way of most tasks."""
         assert run.task is not None, "it was prepared"
         try:
-            outcome = unless_stopped(run, await execute_async(run.handler, run.task))
+            outcome = await execute_async(run.handler, run.task)
+            if run.stop_outcome is not None:
+                outcome = unless_stopped(run, outcome)
         except asyncio.CancelledError:
             outcome = run.stop_outcome or cancelled_itself()
         except BaseException as error:  # noqa: BLE001 (the last resort)
@@ -302,3 +310,32 @@ class Runs:
             self._ended(run, outcome)
             if not self._running:
                 self._empty.set()
+
+
+class CancelRequests:
+    """Asks once a second whether an operator wants running tasks cancelled."""
+
+    def __init__(self, worker: str, store: Store, link: Link, runs: Runs) -> None:
+        self._worker = worker
+        self._store = store
+        self._link = link
+        self._runs = runs
+        self._next_at = 0.0
+        self._asking = False
+
+    def due(self, now: float) -> bool:
+        """Whether it is time to ask; short tasks are over before an answer would come."""
+        return now >= self._next_at and not self._asking and self._runs.oldest_seconds() > CANCELS_SECONDS / 2
+
+    async def ask(self, now: float) -> None:
+        """Ask the database, and stop what is to be stopped."""
+        self._asking = True
+        self._next_at = now + CANCELS_SECONDS
+        try:
+            asked = await self._link.use(lambda conn: self._store.workers.cancel_requests(conn, self._worker))
+        except (LinkLost, psycopg.Error):
+            return
+        finally:
+            self._asking = False
+        for task_id, fence, reason in asked:
+            self._runs.cancel(task_id, fence, reason)

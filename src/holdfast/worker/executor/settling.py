@@ -1,7 +1,7 @@
-"""Collects verdicts for a few milliseconds and writes them in groups; none is lost.
+"""Turns outcomes into verdicts, collects them for a few milliseconds, and writes them in groups.
 
-One group is written at a time; what ends meanwhile is the next group. When the answer to a group is
-lost it is settled again, and history and attempts tell what had landed.
+None is lost. One group is written at a time; what ends meanwhile is the next group. When the answer to
+a group is lost it is settled again, and history and attempts tell what had landed.
 """
 
 import asyncio
@@ -9,11 +9,14 @@ from collections.abc import Callable, Sequence
 
 import psycopg
 
-from holdfast.core.events import Listener, StatementFailed
+from holdfast.core.events import FailedAfterFinish, Listener, StatementFailed, TasksSettled
+from holdfast.core.outcome import Complete, Failed, Outcome
+from holdfast.core.task import Claim
 from holdfast.db.link import Link, LinkLost, ReconnectDelay
 from holdfast.store.settle import Settled, Settlement
 from holdfast.store.store import Store
 from holdfast.worker.flight_record import UNSETTLED_MAX
+from holdfast.worker.policies import Policies
 
 GROUP_MAX = 500
 GATHER_SECONDS = 0.003
@@ -26,13 +29,14 @@ class Settling:
         self,
         store: Store,
         link: Link,
-        listen: Listener,
+        policies: Policies,
         written: Callable[[Sequence[Settlement]], None],
     ) -> None:
         self._written = written
         self._store = store
         self._link = link
-        self._listen = listen
+        self._listen: Listener = store.listen
+        self._policies = policies
         self._waiting: list[Settlement] = []
         self._writing: Sequence[Settlement] = ()
         self._there = asyncio.Event()
@@ -43,13 +47,19 @@ class Settling:
         # Whether more verdicts are to be expected within moments: then a small group waits for them.
         self.busy = False
 
-    def add(self, settlement: Settlement, *, uncertain: bool = False) -> None:
-        """One more verdict; an uncertain one may have landed already, so that it is looked up."""
-        self._waiting.append(settlement)
+    def end(self, claim: Claim, outcome: Outcome, *, uncertain: bool = False) -> None:
+        """Settle a claim; an uncertain outcome may have been written already, so it is looked up."""
+        self._waiting.append((claim, self._policies.judge(claim, outcome)))
         self._uncertain |= uncertain
         if len(self._waiting) == 1:
             self._there.set()
             self._quiet.clear()
+
+    def finished(self, claim: Claim, then: Outcome) -> None:
+        """It was settled in the handler's own commit: whatever came after that changes nothing."""
+        self._listen(TasksSettled([(claim, self._policies.judge(claim, Complete()))]))
+        if isinstance(then, Failed) and (failure := self._policies.judge(claim, then).failure):
+            self._listen(FailedAfterFinish(claim, failure.message))
 
     @property
     def full(self) -> bool:
