@@ -80,7 +80,7 @@ async def test_a_silent_database_is_said_to_be_away(
 async def test_a_database_that_falls_silent_in_the_middle_of_a_request_is_hung_up_on(
     app: FastAPI, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.http.service.REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr("holdfast.http.pool.REQUEST_SECONDS", 1.0)
     service: Service = app.state.service
 
     async def ask() -> None:

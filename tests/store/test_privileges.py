@@ -169,12 +169,12 @@ def package_of(release: str, folder: Path) -> Path:
 
 
 def run_release(release: str, folder: Path, url: str, *arguments: str) -> str:
-    """What `holdfast migrate` of a release prints."""
+    """What a command of a release prints."""
     environment = os.environ | {
-        "PYTHONPATH": str(package_of(release, folder)),
+        "PYTHONPATH": f"{package_of(release, folder)}:{ROOT}",
         "HOLDFAST_DATABASE_URL": url,
     }
-    command = [sys.executable, "-m", "holdfast", "migrate", *arguments]
+    command = [sys.executable, "-m", "holdfast", *arguments]
     return subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
@@ -187,8 +187,8 @@ RENAMED = {"slots": "permits", "guards": "bucket_locks", "waiting": "blocked", "
 async def test_an_upgrade_opens_nothing(blank: Conn, tmp_path: Path, before: str) -> None:
     """An older release installs itself with its grants; then this one migrates, and then its grants run."""
     url = f"{direct()}/{blank.info.dbname}"
-    await asyncio.to_thread(run_release, before, tmp_path, url)
-    await blank.execute(await asyncio.to_thread(run_release, before, tmp_path, url, "--grants"))
+    await asyncio.to_thread(run_release, before, tmp_path, url, "migrate")
+    await blank.execute(await asyncio.to_thread(run_release, before, tmp_path, url, "migrate", "--grants"))
     had = {
         (one.object_type, RENAMED.get(one.object, one.object), one.role)
         for one in await granted(blank, "holdfast")
@@ -202,6 +202,17 @@ async def test_an_upgrade_opens_nothing(blank: Conn, tmp_path: Path, before: str
     assert not opened, "a migration lets somebody do more than before, and more than the table says"
     await blank.execute(grants("holdfast"))
     assert await granted(blank, "holdfast") == expected()
+
+
+@pytest.mark.catches("down-keeps-functions-with-new-columns")
+async def test_the_release_before_works_after_going_down(blank: Conn, tmp_path: Path) -> None:
+    url = f"{direct()}/{blank.info.dbname}"
+    await migrate_up(blank, "holdfast")
+    await migrate_down(blank, "holdfast", 10)
+    await asyncio.to_thread(run_release, "0.3.0", tmp_path, url, "migrate")
+    await blank.execute("select holdfast.enqueue('effect')")
+    await asyncio.to_thread(run_release, "0.3.0", tmp_path, url, "worker", "tests.apps:app", "--once")
+    assert await (await blank.execute("select count(*) from holdfast.task_history")).fetchone() == (1,)
 
 
 async def test_the_doctor_names_what_differs(installed: Conn) -> None:
@@ -259,7 +270,7 @@ async def test_an_owner_who_is_no_superuser_migrates_up_and_down(
     await blank.execute(sql.SQL("grant create on database {} to an_owner").format(database))
     url = f"{direct()}/{blank.info.dbname}".replace("postgres@", "an_owner@")
     if before is not None:
-        await asyncio.to_thread(run_release, before, tmp_path, url)
+        await asyncio.to_thread(run_release, before, tmp_path, url, "migrate")
     async with await connect(url) as owner:
         await migrate_up(owner, "holdfast")
         store = Store(Settings(database_url=url))
