@@ -281,7 +281,7 @@ FAULTS = (
             "Runs.stop", "            run.solo.kill()\n", "            pass\n"
         ),
         "invalid-ones-pile-up": Fault(
-            "Executor._start", "if self._starting or self._closing", "if self._closing"
+            "Executor._ended", "        self._start_soon()\n", "        self._start()\n"
         ),
         "nobody-runs-alone": Fault("Runs.start", "        if claim.isolate:\n", "        if False:\n"),
         "flight-not-recorded": Fault(

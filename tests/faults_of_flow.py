@@ -139,7 +139,7 @@ FLOW = {
     "migration-lets-leased-permits-go": Fault(
         "0011_words.down.sql", "bigint not null default 9223372036854775807", "bigint not null default 0"
     ),
-    "down-keeps-functions-with-new-columns": Fault(
+    "down-leaves-functions-behind": Fault(
         "0011_words.down.sql", "        execute 'drop function ' || signature;\n", "        null;\n"
     ),
     "permits-read-whole": Fault("install_free_permits", "set enable_seqscan = off\n", ""),

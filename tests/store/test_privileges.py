@@ -204,7 +204,11 @@ async def test_an_upgrade_opens_nothing(blank: Conn, tmp_path: Path, before: str
     assert await granted(blank, "holdfast") == expected()
 
 
-@pytest.mark.catches("down-keeps-functions-with-new-columns")
+# Functions of 0.4.0 that 0.3.0 does not have.
+NEWER = ["claim_blocked", "free_permits", "enlist", "enlist_heads", "block_heads"]
+
+
+@pytest.mark.catches("down-leaves-functions-behind")
 async def test_the_release_before_works_after_going_down(blank: Conn, tmp_path: Path) -> None:
     url = f"{direct()}/{blank.info.dbname}"
     await migrate_up(blank, "holdfast")
@@ -213,6 +217,8 @@ async def test_the_release_before_works_after_going_down(blank: Conn, tmp_path: 
     await blank.execute("select holdfast.enqueue('effect')")
     await asyncio.to_thread(run_release, "0.3.0", tmp_path, url, "worker", "tests.apps:app", "--once")
     assert await (await blank.execute("select count(*) from holdfast.task_history")).fetchone() == (1,)
+    cursor = await blank.execute("select to_regproc('holdfast.' || u) from unnest(%s::text[]) u", [NEWER])
+    assert set(await cursor.fetchall()) == {(None,)}, "functions that it does not have are gone"
 
 
 async def test_the_doctor_names_what_differs(installed: Conn) -> None:

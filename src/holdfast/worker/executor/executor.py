@@ -80,7 +80,6 @@ class Executor:
         self._room = asyncio.Event()
         self._claimed = 0
         self._closing = False
-        self._starting = False
         self._start_scheduled = False
         self._due: asyncio.TimerHandle | None = None
         self._was_full = False
@@ -166,17 +165,14 @@ class Executor:
     def _start(self) -> None:
         """Start what is buffered while there are free slots."""
         self._start_scheduled = False
-        if self._starting or self._closing or self._settling.full:
-            # A task that ended as it started: whoever is starting goes on.
+        if self._closing or self._settling.full:
             return
-        self._starting = True
         while self._runs.free and (claims := self._buffer.next(self._runs.items)):
             handler = self._handlers[claims[0].kind]
             if handler.bulk is None or claims[0].isolate:
                 self._runs.start(claims[0], handler)
             else:
                 self._runs.start_bulk(claims, handler)
-        self._starting = False
         self._start_when_due()
         startable = self._buffer.startable
         self._settling.busy = startable > 0 or len(self._runs) > 0
@@ -184,7 +180,7 @@ class Executor:
             self._room.set()
 
     def _start_soon(self) -> None:
-        """Once for all that ends in this turn of the loop."""
+        """Once for all that ends in this turn of the loop, also for what ended as it started."""
         if not self._start_scheduled:
             self._start_scheduled = True
             self._loop.call_soon(self._start)
