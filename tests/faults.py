@@ -278,7 +278,7 @@ FAULTS = (
             " as shut",
         ),
         "process-outlives-its-time": Fault(
-            "Runs.stop", "            run.solo.kill()\n", "            pass\n"
+            "Runs.stop", "            run.forked.kill()\n", "            pass\n"
         ),
         "invalid-ones-pile-up": Fault(
             "Executor._ended", "        self._start_soon()\n", "        self._start()\n"

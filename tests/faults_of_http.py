@@ -121,7 +121,7 @@ HTTP = {
     "last-counts-lost": Fault("Executor.run", "            self._report_counts()", "            pass"),
     "last-counts-cut-off": Fault(
         "executor._run",
-        "        await asyncio.wait_for(wire.leave(), REPORT_SECONDS)\n",
+        "        await asyncio.wait_for(channel.leave(), REPORT_SECONDS)\n",
         "        pass\n",
     ),
     "moments-added-up": Fault("ProcessCounters._add", "name.startswith(LATEST)", "False"),

@@ -300,6 +300,6 @@ class StoreMachine(RuleBasedStateMachine):
         if hasattr(self, "world"):
             self.do(self.world.check())
 
-    def say_slots(self, worker: str) -> None:
+    def say_permits(self, worker: str) -> None:
         held = self.claimers[worker].permits.held()
         self.do(self.world.store.permits.set_permits(self.world.conn, worker, 0, held))

@@ -114,7 +114,7 @@ async def test_what_decides_by_the_commits_of_others_refuses_to_decide_by_an_old
 
 
 @pytest.mark.catches("decides-by-an-old-snapshot")
-async def test_a_slot_that_was_leased_after_the_snapshot_is_not_leased_again(at_strict_level: str) -> None:
+async def test_a_permit_that_was_leased_after_the_snapshot_is_not_leased_again(at_strict_level: str) -> None:
     lease = "select permits from holdfast.lease_at_once(array['render/episode=7'], gen_random_uuid(), 0, 1)"
     async with world_of(at_strict_level) as world, await plain(at_strict_level) as late:
         await world.conn.execute(

@@ -66,7 +66,7 @@ async def test_a_queue_and_a_kind_and_a_key_count_together(world: World, limits:
 
 
 @pytest.mark.catches("permit-not-returned")
-async def test_slots_of_a_lost_worker_come_back_with_its_lease(world: World, limits: Limits) -> None:
+async def test_permits_of_a_lost_worker_come_back_with_its_lease(world: World, limits: Limits) -> None:
     await limits.set(world.conn, Scope.KIND, "mail.send", Limit(running=2))
     for _ in range(4):
         await world.enqueue()
@@ -80,7 +80,7 @@ async def test_slots_of_a_lost_worker_come_back_with_its_lease(world: World, lim
 
 
 @pytest.mark.catches("permits-kept-by-the-departed")
-async def test_slots_of_a_worker_that_left_come_back_at_once(world: World, limits: Limits) -> None:
+async def test_permits_of_a_worker_that_left_come_back_at_once(world: World, limits: Limits) -> None:
     await limits.set(world.conn, Scope.KIND, "mail.send", Limit(running=1))
     for _ in range(2):
         await world.enqueue()
@@ -176,7 +176,7 @@ async def test_a_slot_passes_to_the_next_task_without_a_question(world: World, l
 
 
 @pytest.mark.catches("permits-hoarded")
-async def test_a_worker_keeps_no_more_slots_than_it_can_use(world: World, limits: Limits) -> None:
+async def test_a_worker_keeps_no_more_permits_than_it_can_use(world: World, limits: Limits) -> None:
     await limits.set(world.conn, Scope.KIND, "mail.send", Limit(running=20))
     for _ in range(100):
         await world.enqueue()
@@ -193,7 +193,7 @@ async def test_a_worker_keeps_no_more_slots_than_it_can_use(world: World, limits
     assert await world.rows_of("permits", "permits") == [(4,)]
 
 
-async def test_a_second_worker_gets_the_slots_that_the_first_gave_back(world: World, limits: Limits) -> None:
+async def test_a_second_worker_gets_the_permits_that_the_first_freed(world: World, limits: Limits) -> None:
     await limits.set(world.conn, Scope.KIND, "mail.send", Limit(running=1))
     await world.enqueue()
     permits = HeldPermits()

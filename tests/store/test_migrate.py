@@ -275,7 +275,7 @@ async def test_schedules_keep_what_they_missed_over_the_migration(blank: Conn) -
 
 @pytest.mark.requirement("F5")
 @pytest.mark.catches("migration-lets-leased-permits-go")
-async def test_leased_slots_outlive_the_migration_both_ways(blank: Conn) -> None:
+async def test_leased_permits_outlive_the_migration_both_ways(blank: Conn) -> None:
     await migrate_up(blank, "holdfast")
     await migrate_down(blank, "holdfast", 10)
     leased = "insert into holdfast.slots (worker, slots, epoch, number, bucket) values (%s, 3, 7, 700, 'a')"

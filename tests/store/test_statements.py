@@ -136,7 +136,7 @@ where schemaname = 'holdfast' and relname = 'permits'
 
 
 @pytest.mark.catches("permits-read-whole", "permits-updated-in-an-index")
-async def test_slots_are_found_by_their_key_and_updated_in_place(world: World, limits: Limits) -> None:
+async def test_permits_are_found_by_their_key_and_updated_in_place(world: World, limits: Limits) -> None:
     conn, permits = world.conn, world.store.permits
     await limits.set(conn, Scope.KEY, "render/episode=*", Limit(running=9))
     await limits.set(conn, Scope.KIND, "mail.send", Limit(running=9))

@@ -108,7 +108,7 @@ def settling_of(world: World) -> Settling:
 
 
 @pytest.mark.catches("gathered-permits-kept")
-async def test_what_is_given_back_from_a_call_leaves_its_slots_to_others(
+async def test_what_is_given_back_from_a_call_leaves_its_permits_to_others(
     world: World, gathering: Gathering
 ) -> None:
     permits = HeldPermits()

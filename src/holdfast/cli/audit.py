@@ -116,7 +116,7 @@ def prune(  # noqa: PLR0913 (one for each option)
         return pruned
 
     if dry_run:
-        found = on_database(count, by=by)
+        found = on_database(count)
         show_json({"prunable": found}) if as_json else say(f"{found} entries would be pruned")
         return
     sure("pruning the audit", yes=yes)

@@ -102,11 +102,11 @@ def show(task: TaskId, app: AppPath = None, as_json: AsJson = False) -> None:
     handlers = handlers_of(app)
 
     async def work(caller: Caller) -> dict[str, object]:
-        letters = caller.dead_letters
+        dead_letters = caller.dead_letters
         view = await caller.operator.show(caller.conn, task)
         mask = await mask_for(caller.conn, caller.settings, [view.kind], handlers)
         view = mask.task(view)
-        found = await letters.page(caller.conn, DeadFilter(ids=[view.id], states=RETRYABLE))
+        found = await dead_letters.page(caller.conn, DeadFilter(ids=[view.id], states=RETRYABLE))
         letter = found[0] if found else None
         group = None
         if letter is not None and letter.fingerprint is not None:
@@ -119,7 +119,7 @@ def show(task: TaskId, app: AppPath = None, as_json: AsJson = False) -> None:
             "attempts": await Browser(caller.settings).attempts(caller.conn, task),
             "edits": [
                 replace(one, payload=mask.shown(view.kind, one.payload))
-                for one in await letters.edits(caller.conn, task)
+                for one in await dead_letters.edits(caller.conn, task)
             ],
             "audit": await AuditReader(caller.settings).page(caller.conn, EntryFilter(task=view.id)),
         }

@@ -66,9 +66,7 @@ class Permits:
     """Leases and returns the permits of limits."""
 
     def __init__(self, settings: Settings, listen: Listener) -> None:
-        self._sql = load_all(
-            ["store/claim_blocked.sql", "store/line.sql", "store/permits.sql"], settings.schema_name
-        )
+        self._sql = load_all(FILES, settings.schema_name)
         self._listen = listen
 
     async def claim_blocked(

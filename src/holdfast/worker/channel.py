@@ -59,7 +59,7 @@ class Channel:
 
     async def hear(self) -> AsyncIterator[Message]:
         """Every line until the other end is closed."""
-        assert self._reader is not None, "the wire is open"
+        assert self._reader is not None, "the channel is open"
         while True:
             try:
                 line = await self._reader.readline()

@@ -21,7 +21,7 @@ class Policies:
 
     def judge(self, claim: Claim, outcome: Outcome) -> Verdict:
         """The verdict on an outcome, without the values of the kind's secret fields."""
-        verdict = decide(claim, outcome, self._made.get(claim.kind) or self._make(claim.kind))
+        verdict = decide(claim, outcome, self._policy(claim.kind))
         if verdict.failure is None and not isinstance(outcome, Cancel):
             return verdict
         handler = self._handlers.get(claim.kind)
@@ -29,7 +29,7 @@ class Policies:
 
     def judge_without(self, claim: Claim, outcome: Outcome, fields: Collection[str] | None) -> Verdict:
         """The verdict without the values of these payload fields; None stands for all fields."""
-        verdict = decide(claim, outcome, self._made.get(claim.kind) or self._make(claim.kind))
+        verdict = decide(claim, outcome, self._policy(claim.kind))
         return _without(verdict, claim, outcome, fields)
 
     def as_json(self) -> dict[str, object]:
@@ -44,9 +44,11 @@ class Policies:
             for handler in self._handlers.values()
         }
 
-    def _make(self, kind: str) -> Policy:
-        handler, attempts = self._handlers.get(kind), self._max_attempts
-        policy = self._made[kind] = handler.policy(attempts) if handler else Policy(attempts)
+    def _policy(self, kind: str) -> Policy:
+        policy = self._made.get(kind)
+        if policy is None:
+            handler, attempts = self._handlers.get(kind), self._max_attempts
+            policy = self._made[kind] = handler.policy(attempts) if handler else Policy(attempts)
         return policy
 
 

@@ -25,7 +25,7 @@ from holdfast.worker.flight_record import FlightRecord
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.signals import die_with_parent, hear_no_group_signals
 from holdfast.worker.supervisor.executor_process import OPTIONS_VARIABLE
-from holdfast.worker.supervisor.lock_watch import over_the_wire
+from holdfast.worker.supervisor.lock_watch import over_the_channel
 
 FAILED = 1
 # How long a process that leaves waits for its supervisor to read its last report.
@@ -37,29 +37,29 @@ COLLECT_AFTER = 20_000
 
 def main() -> None:
     """Run until the supervisor says otherwise; threads that do not end are left behind."""
-    path, worker, wire, flight, parent = sys.argv[1:]
+    path, worker, channel, flight, parent = sys.argv[1:]
     die_with_parent(int(parent))
     hear_no_group_signals()
     options = WorkerOptions.from_json(json.loads(os.environ.pop(OPTIONS_VARIABLE)))
-    asyncio.run(_run(path, worker, Channel(socket.socket(fileno=int(wire))), int(flight), options))
+    asyncio.run(_run(path, worker, Channel(socket.socket(fileno=int(channel))), int(flight), options))
 
 
-async def _run(path: str, worker: str, wire: Channel, flight: int, options: WorkerOptions) -> None:
+async def _run(path: str, worker: str, channel: Channel, flight: int, options: WorkerOptions) -> None:
     app = load(path)
-    await wire.open()
+    await channel.open()
     lines = LogLines()
-    told = both(lines, over_the_wire(wire))
+    told = both(lines, over_the_channel(channel))
     counts: dict[str, float] = {}
     app.listener = both(told, ProcessCounters(counts)) if options.counted else told
-    solo = ForkServer([sys.executable, "-m", "holdfast.cli.processes.fork_server", path])
+    fork_server = ForkServer([sys.executable, "-m", "holdfast.cli.processes.fork_server", path])
     executor = Executor(
         worker,
         options,
         app.handlers,
         Store(app.settings, app.listener),
-        wire,
+        channel,
         FlightRecord(flight, options.concurrency),
-        solo,
+        fork_server,
         counts,
     )
     _collect_seldom()
@@ -72,7 +72,7 @@ async def _run(path: str, worker: str, wire: Channel, flight: int, options: Work
         traceback.print_exc()
         status = FAILED
     with suppress(TimeoutError):
-        await asyncio.wait_for(wire.leave(), REPORT_SECONDS)
+        await asyncio.wait_for(channel.leave(), REPORT_SECONDS)
     lines.flush()
     # No waiting for threads here: what still runs was given back.
     sys.stdout.flush()

@@ -81,7 +81,6 @@ async def ops(
 ) -> object:
     """Queues, workers, latest failures, dead letters, what operators did lately."""
     browser, conn = Browser(caller.settings), caller.conn
-    letters = caller.dead_letters
     totals: Totals = await browser.totals(conn)
     found, is_partial = await browser.some_queues(conn)
     return {
@@ -89,9 +88,9 @@ async def ops(
         "queues": found,
         "queues_partial": is_partial,
         "workers": await browser.workers(conn),
-        "kinds": (await letters.statistics(conn, quick=True)).by_kind,
+        "kinds": (await caller.dead_letters.statistics(conn, quick=True)).by_kind,
         "latest_failures": (await browser.tasks(conn, state=State.FAILED, limit=limit)).items,
-        "dead_letters": await letters.page(conn, DeadFilter(), limit=limit),
+        "dead_letters": await caller.dead_letters.page(conn, DeadFilter(), limit=limit),
         "recent_audit_logs": await AuditReader(caller.settings).page(
             conn, EntryFilter(action=audit_action, actor=audit_actor), limit=limit
         ),

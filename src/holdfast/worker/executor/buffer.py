@@ -144,15 +144,15 @@ class Buffer:
 
     def put(self, claims: Sequence[Claim], *, full: bool = False) -> None:
         """Add claims; `full` says that as many came as were asked for."""
-        bulks = self._gathering.bulks
-        if bulks:
+        has_bulk_kinds = bool(self._gathering.bulks)
+        if has_bulk_kinds:
             self._gathering.came(claims, full=full)
         if not self._plain and not len(self.permits):
             self._moved_at = time.monotonic()
         for claim in claims:
             if claim.limits:
                 self.permits.add(claim)
-            elif claim.kind in bulks and not claim.isolate:
+            elif has_bulk_kinds and self._gathering.gathers(claim):
                 self._gathering.add(claim)
             else:
                 self._plain.append(claim)

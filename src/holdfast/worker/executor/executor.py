@@ -47,16 +47,16 @@ class Executor:
         options: WorkerOptions,
         handlers: Handlers,
         store: Store,
-        wire: Channel,
+        channel: Channel,
         flight: FlightRecord,
-        solo: ForkServer,
+        fork_server: ForkServer,
         counts: dict[str, float],
     ) -> None:
         self._worker = worker
         self._options = options
         self._handlers = handlers
         self._store = store
-        self._channel = wire
+        self._channel = channel
         # A listener adds to these counts; they are cleared when they are reported.
         self._counts = counts
         self._claims_link, settles_link = (
@@ -67,7 +67,7 @@ class Executor:
         self._policies = Policies(handlers, options.max_attempts)
         self._settling = Settling(store, settles_link, self._policies, self._written)
         finisher = Finishing(store.settings, handlers)
-        self._runs = Runs(flight, solo, options.timeout_seconds, finisher, self._ended, self._start)
+        self._runs = Runs(flight, fork_server, options.timeout_seconds, finisher, self._ended, self._start)
         self._cancels = CancelRequests(worker, store, self._claims_link, self._runs)
         self._permits = HeldPermits(self._most)
         self._buffer = Buffer(self._permits, Gathering(handlers), self._settling)

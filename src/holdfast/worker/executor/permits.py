@@ -89,7 +89,7 @@ class HeldPermits:
             self._whole_at = now + max(WHOLE_SECONDS, (now - self._began) * WHOLE_COST)
 
     def leased_at_once(self, claims: Sequence[Claim]) -> None:
-        """HeldPermits that came with claims from ready, one with each limit."""
+        """Add the permits that came with claims from ready, one for each limit."""
         self._held.update(name for claim in claims for name in claim.limits)
 
     def sated(self) -> frozenset[str]:
@@ -186,7 +186,7 @@ class HeldPermits:
         return self._short(place) > 0 if place in self._more else place not in self._ahead
 
     def take_surplus(self) -> dict[str, int]:
-        """HeldPermits that nothing here needs any more; they are not held from now on."""
+        """Take out the permits that nothing here needs any more, to be freed."""
         surplus = self._surplus()
         self._held.subtract(surplus)
         for name in surplus:

@@ -30,7 +30,8 @@ class Run:
     items: int = 0
     task: Task[Any] | None = None
     doing: "asyncio.Task[None] | None" = None
-    solo: ForkedRun | None = None
+    # Its process, where it runs in one of its own.
+    forked: ForkedRun | None = None
     # The outcome of a run that was asked to stop, unless the handler succeeds all the same.
     stop_outcome: Outcome | None = None
     # The bulk call that it is in, and how many share its time.
@@ -47,7 +48,7 @@ class Run:
 
 def cancellable(run: Run) -> bool:
     """Whether cancelling the asyncio task stops it: a coroutine, or a process that has not started yet."""
-    return run.handler.awaits if run.solo is None else run.solo.pidfd is None
+    return run.handler.awaits if run.forked is None else run.forked.pidfd is None
 
 
 def unless_stopped(run: Run, outcome: Outcome) -> Outcome:

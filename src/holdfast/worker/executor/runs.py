@@ -25,7 +25,7 @@ from holdfast.worker.outcomes import cancelled_itself, ended_by, timed_out
 SUSPECTS_MIN, SUSPECTS_MAX = 4, 16
 SUSPECT_WAIT_SECONDS = 5.0
 NOT_STARTED_SECONDS = 1.0
-SOLO_START_SECONDS = 60.0
+FORK_SECONDS = 60.0
 CANCELS_SECONDS = 1.0
 
 
@@ -35,7 +35,7 @@ class Runs:
     def __init__(
         self,
         flight: FlightRecord,
-        solo: ForkServer,
+        fork_server: ForkServer,
         timeout_seconds: float,
         finisher: Finisher | None,
         ended: Callable[[Run, Outcome | Finished], None],
@@ -46,7 +46,7 @@ class Runs:
         self._free = flight.slots
         self._free_items = ITEMS_MAX
         self._calls: set[BulkCall] = set()
-        self._fork_server = solo
+        self._fork_server = fork_server
         self._suspects = asyncio.Semaphore(max(SUSPECTS_MIN, min(SUSPECTS_MAX, flight.slots // 2)))
         self._queued_suspects = 0
         # One suspect at a time is between the end of its handler and its settle, so that an executor that
@@ -77,7 +77,7 @@ class Runs:
         return len(self._running)
 
     def claims(self) -> list[Claim]:
-        """What is in hand here."""
+        """The claims that are at work."""
         return [run.claim for run in self._running]
 
     def seconds(self, claim: Claim, handler: Handler) -> float:
@@ -89,17 +89,16 @@ class Runs:
         now = time.monotonic()
         if claim.isolate:
             # A suspect takes no slot: it waits for its turn among the few that run alone.
-            run = Run(claim, handler, now, float("inf"), solo=ForkedRun())
+            run = Run(claim, handler, now, float("inf"), forked=ForkedRun())
             self._running.add(run)
             self._queued_suspects += 1
             run.doing = self._task(run, self._run_suspect(run))
             return
         self._free -= 1
-        seconds = claim.timeout_seconds or handler.timeout_seconds or self._timeout
-        run = Run(claim, handler, now, now + seconds, slots=1)
+        run = Run(claim, handler, now, now + self.seconds(claim, handler), slots=1)
         self._running.add(run)
         if handler.isolation is Isolation.PROCESS:
-            run.solo = ForkedRun()
+            run.forked = ForkedRun()
             run.doing = self._task(run, self._run_apart(run))
             return
         # Recorded before its payload is read: that, too, may be the end of this process.
@@ -158,8 +157,8 @@ class Runs:
             run.task.stopping = reason
         if run.call is not None:
             run.call.item_stopped()
-        if run.solo is not None:
-            run.solo.kill()
+        if run.forked is not None:
+            run.forked.kill()
         if run.doing is not None and cancellable(run):
             # Not before its first step, which would leave it without an end.
             self._loop.call_soon(run.doing.cancel)
@@ -271,19 +270,19 @@ class Runs:
 
     async def _apart(self, run: Run) -> Outcome | Finished:
         """How the task ends in a process of its own."""
-        assert run.solo is not None, "it runs in a process"
+        assert run.forked is not None, "it runs in a process"
         seconds = self.seconds(run.claim, run.handler)
 
         def started() -> None:
             run.deadline_at = time.monotonic() + seconds
 
         # Loading the app and forking take a while, and are not the handler's time.
-        run.deadline_at = time.monotonic() + seconds + SOLO_START_SECONDS
-        run.solo.started = started
+        run.deadline_at = time.monotonic() + seconds + FORK_SECONDS
+        run.forked.started = started
         # Recorded before the process starts, because its handler may run before we learn of it. This process
         # enforces the deadline, so the record has none.
         self._flight.start(*run.key, float("inf"), RunMode.OWN_PROCESS)
-        answer = await self._fork_server.run(run.claim, run.solo)
+        answer = await self._fork_server.run(run.claim, run.forked)
         if isinstance(answer, Died):
             return run.stop_outcome or WorkerLost(sole=True, how=answer.how)
         if isinstance(answer, NotStarted):

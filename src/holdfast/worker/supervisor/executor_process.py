@@ -38,7 +38,7 @@ class ExecutorProcess:
     worker: str
     process: "subprocess.Popen[bytes]"
     pidfd: int
-    wire: Channel
+    channel: Channel
     flight: FlightRecord
     began_at: float
     ready: bool = False
@@ -55,7 +55,7 @@ class ExecutorProcess:
 
     @classmethod
     def start(cls, command: Sequence[str], options: WorkerOptions) -> "ExecutorProcess":
-        """Start an executor by exec, with its ends of the wire and of the flight record."""
+        """Start an executor by exec, with its ends of the channel and of the flight record."""
         worker = str(uuid7())
         ours, theirs = socket.socketpair()
         flight = FlightRecord.create(options.concurrency)
@@ -78,7 +78,7 @@ class ExecutorProcess:
 
     def order(self, order: Order) -> None:
         """Say what to do."""
-        self.wire.say(order)
+        self.channel.say(order)
 
     def kill(self) -> None:
         """End it at once, whatever it is doing."""
@@ -93,6 +93,6 @@ class ExecutorProcess:
 
     def close(self) -> None:
         """Close what the process leaves open."""
-        self.wire.close()
+        self.channel.close()
         self.flight.close()
         os.close(self.pidfd)

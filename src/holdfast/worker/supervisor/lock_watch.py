@@ -1,6 +1,6 @@
 """Logs which session's lock delays a worker's statements.
 
-Connections report that a statement is delayed, those of executors over the wire. Then the server is asked
+Connections report that a statement is delayed, those of executors over the channel. Then the server is asked
 once a second whether a lock is why, until nothing of this worker waits and the named transactions have ended.
 """
 
@@ -93,12 +93,12 @@ class LockWatch:
             self._listen(DatabaseUnlocked(named.blocker.locked, named.blocker.pid, seconds))
 
 
-def over_the_wire(wire: Channel) -> Listener:
+def over_the_channel(channel: Channel) -> Listener:
     """The listener of an executor that tells its supervisor of delayed statements."""
 
     def hear(event: Event, /) -> None:
         if isinstance(event, StatementDelayed):
-            wire.say(Report.DELAYED, application=event.application)
+            channel.say(Report.DELAYED, application=event.application)
 
     return hear
 

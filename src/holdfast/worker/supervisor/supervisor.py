@@ -116,8 +116,8 @@ class Supervisor:
             self._replacements.keep()
 
     async def _hear(self, child: ExecutorProcess) -> None:
-        await child.wire.open()
-        async for message in child.wire.hear():
+        await child.channel.open()
+        async for message in child.channel.hear():
             match message.word:
                 case Report.READY:
                     self._ready(child, message.values)
@@ -163,7 +163,7 @@ class Supervisor:
         self._listen(
             ExecutorEnded(child.worker, child.process.pid, status, child.leaving and str(child.leaving))
         )
-        # The wire is closed in the next turn of the loop, after this turn has read the last report from it.
+        # The channel is closed in the next turn of the loop, after this one has read the last report from it.
         self._background.start(self._reclaimer.take_back(child))
         if self._over.is_set():
             return
