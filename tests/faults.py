@@ -271,6 +271,11 @@ FAULTS = (
             'self._runs.stop_all(Released(Release.DRAINED), "the worker is leaving")',
             'self._runs.stop_all(__import__("holdfast").Fail("X", "drained"), "the worker is leaving")',
         ),
+        "leaves-while-it-blocks": Fault(
+            "Executor._claim",
+            "if not claims and not self._claiming.moving and self._nothing_left():",
+            "if not claims and self._nothing_left():",
+        ),
         "once-means-for-ever": Fault("Executor._want", "want = min(want, 1 - self._claimed)", "pass"),
         "unknown-kinds-are-claimed": Fault(
             "install_claim",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from holdfast.core.state import State
+from holdfast.core.task import NewTask
 from tests.tree import Tree, alive, until
 from tests.world import World
 
@@ -86,6 +87,17 @@ async def test_once_runs_one_task_and_until_empty_runs_them_all(
     assert len(rest.lines("task.completed")) == 29
     nothing = trees("nothing").start("--once")
     assert await nothing.left() == 0
+
+
+@pytest.mark.catches("leaves-while-it-blocks")
+async def test_until_empty_runs_what_stands_behind_kinds_that_are_not_known(
+    world: World, trees: Callable[..., Tree]
+) -> None:
+    await world.store.enqueue_many(world.conn, [NewTask("nobody.knows")] * 30)
+    await world.store.enqueue_many(world.conn, [NewTask("effect")] * 20)
+    tree = trees().start("--until-empty", "--concurrency", 5)
+    assert await tree.left(30) == 0
+    assert len(tree.lines("task.completed")) == 20
 
 
 @pytest.mark.requirement("R1")

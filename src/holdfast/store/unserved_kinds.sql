@@ -24,7 +24,7 @@ with recursive blocked_kinds as (
     returning b.kind
 ), found as materialized (
     select
-        b.name, b.unserved_at,
+        b.name, b.unserved_at, b.resumed_at,
         b.set_by is null and b.paused_at is null and b.capacity is null and b.rate_count is null
             and coalesce(b.resumed_at < now() - interval '10 s', true) as bare,
         exists (select from live l where b.kind = any (l.kinds)) as served
@@ -48,6 +48,7 @@ with recursive blocked_kinds as (
     using found f
     where b.name = f.name and f.served and f.bare
         and b.set_by is null and b.paused_at is null and b.capacity is null and b.rate_count is null
+        and b.resumed_at is not distinct from f.resumed_at
     returning b.kind, f.unserved_at
 )
 select m.kind, 'unserved' from (select kind from marked union all select kind from made) m
@@ -61,7 +62,7 @@ where f.unserved_at is not null and not f.served;
 
 
 -- name: restart_graces
--- Whoever takes over the chores has not seen how long a kind was without a worker: its grace begins anew.
+-- A supervisor that takes over maintenance has not seen how long a kind was unserved: its grace period begins anew.
 update holdfast.buckets b
 set unserved_at = now()
 where b.unserved_at is not null

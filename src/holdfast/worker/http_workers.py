@@ -11,7 +11,6 @@ from typing import TypeAlias
 from holdfast.core.bounds import RESERVED_KINDS
 from holdfast.core.decide import Policy, Verdict
 from holdfast.core.errors import JsonUnreadable, Misused
-from holdfast.core.events import KindsUnknown
 from holdfast.core.failure import ErrorCode, Failure, FailureClass
 from holdfast.core.handler import Handlers
 from holdfast.core.outcome import Expired, Failed, Outcome, Release, Released
@@ -191,8 +190,6 @@ class HttpWorkers:
             asked = ClaimRequest(ranges, lease.kinds, at_once=room, generation=GENERATION)
             found = await self._store.claims.claim(conn, worker, room, asked)
             claims += found.claims
-            if found.unknown:
-                self._store.listen(KindsUnknown(worker, found.unknown))
             if found.blocked >= room:
                 await self._store.claims.block_heads(conn, ranges, lease.kinds)
         if (room := limit - len(claims)) > 0:

@@ -111,7 +111,8 @@ class Executor:
             if claims is None:
                 continue
             self._put(claims, full=len(claims) >= want)
-            if not claims and self._nothing_left():
+            # A claim that only blocked tasks has not seen what stands behind them.
+            if not claims and not self._claiming.moving and self._nothing_left():
                 return
             few = len(claims) < want // 2 and all(claim.limits for claim in claims)
             if few and not self._claiming.moving:
