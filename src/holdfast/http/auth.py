@@ -61,7 +61,7 @@ class Authenticator:
             raise Refused(403, f"this needs the role {least}, and yours is {bearer.role}")
 
     async def holder(self, request: Request, credential: Credential) -> Bearer:
-        """Whose a credential is, as far as it is known without a connection; refused where it is nobody's."""
+        """Who holds a credential, from the cache or a shared lookup; an unknown credential is refused."""
         bearer = await self.lookups.holder(credential)
         if bearer is None:
             self._refuse(request, credential)
@@ -89,7 +89,10 @@ class Authenticator:
         if request.method not in SAFE and not hmac.compare_digest(
             session.csrf.encode(), request.headers.get(CSRF_HEADER, "").encode()
         ):
-            raise Refused(403, f"an act of a session needs its word as {CSRF_HEADER}: /api/me tells it")
+            raise Refused(
+                403,
+                f"a change made in a session needs its CSRF token as {CSRF_HEADER}: GET /api/me returns it",
+            )
         request.state.csrf = session.csrf
         return session.bearer
 

@@ -27,12 +27,12 @@ STATEMENT_SECONDS = 3.0
 LOCK_SECONDS = 2.5
 CONNECTIONS = 10
 CONNECT_SECONDS = 3.0
-# A database that gives no answer to what every request asks first is away: a pooler keeps whoever asks in its
-# line for minutes, and a network that is cut says nothing at all.
+# A database that does not answer the first statement in time is treated as down: a pooler may queue a client
+# for minutes, and a network that is cut reports nothing.
 ANSWER_SECONDS = 5.0
 REQUEST_SECONDS = 60.0
 LOGIN_SECONDS = 10
-# And plans by the indexes, as `db/connect.py` has them: otherwise the queues of a million tasks take 640 ms.
+# Plans must use the indexes, as in `db/connect.py`: else listing the queues of a million tasks takes 640 ms.
 _BOUNDS = """
 select set_config('statement_timeout', %s, true), set_config('transaction_read_only', %s, true),
     set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true),
@@ -54,7 +54,7 @@ class PoolConnection(AsyncConnection[TupleRow]):
 
     @classmethod
     async def connect(cls, conninfo: str = "", **options: Any) -> Self:
-        """As anybody connects; behind a pooler without these options."""
+        """Connect with these options, or without them where a pooler refuses them."""
         ours = f"{CLIENT_CHECKED} {OWN_PATH} -c lock_timeout={LOCK_SECONDS * 1_000:.0f}"
         try:
             return await super().connect(conninfo, options=options_for(conninfo, ours), **options)
@@ -89,9 +89,9 @@ class Pool:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Conn]:
-        """One of the pool; a database that is away is said to be."""
+        """A pooled connection; raises OperationalError if the database cannot be reached in time."""
         if self._pool.closed:
-            # By whoever asks first: an app that is mounted in another is not told when that one starts.
+            # Opened by the first request: an app that is mounted in another gets no startup event.
             await self._pool.open()
         try:
             async with self._pool.connection() as conn:
@@ -100,7 +100,7 @@ class Pool:
             raise psycopg.OperationalError(str(error)) from error
 
     async def connect(self) -> Conn:
-        """One like those of the pool, for whoever must not wait for them."""
+        """A connection outside the pool, configured alike, for those that must not wait for the pool."""
         conn = await PoolConnection.connect(self._url, **_CONNECTION)
         await _configure(conn)
         return conn
@@ -136,7 +136,7 @@ class Pool:
 
 
 async def _configure(conn: Conn) -> None:
-    """Every request is a transaction that reads what is committed, and reads all times that there are."""
+    """Read committed, and load every timestamp, also those that Python's datetime cannot hold."""
     await conn.set_isolation_level(IsolationLevel.READ_COMMITTED)
     conn.adapters.register_loader("timestamptz", ReadableTimes)
 
@@ -152,6 +152,6 @@ def answering(conn: Conn, seconds: float = ANSWER_SECONDS) -> Iterator[None]:
 
 
 def _hang_up(conn: Conn) -> None:
-    # The line, not the connection: that one is in the hands of whoever waits.
+    # Shut down the socket and do not close the connection: the waiting coroutine still uses it.
     with suppress(OSError, psycopg.OperationalError), socket.socket(fileno=os.dup(conn.fileno())) as line:
         line.shutdown(socket.SHUT_RDWR)

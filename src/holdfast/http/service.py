@@ -24,7 +24,7 @@ class HttpCaller(Caller):
 
     bearer: Bearer
     service: "Service"
-    # What was presented; None for people whom a proxy names, and without authentication.
+    # The presented credential; None if a proxy named the user or authentication is off.
     credential: Credential | None
     # Members of the answer that are not kept for a repeated request.
     shown_once: set[str] = field(default_factory=set)
@@ -47,7 +47,7 @@ class Service:
         self.listen = listen
         self.pool = Pool(settings.database_url)
         self.auth = Authenticator(settings, self.pool, auth, rate, proxy)
-        # What else holds a connection.
+        # Called on shutdown, by parts with connections of their own.
         self.on_close: list[Callable[[], Awaitable[None]]] = []
 
     async def close(self) -> None:
@@ -63,7 +63,8 @@ class Service:
     ) -> AsyncIterator[HttpCaller]:
         """A connection for a request, once it is known who asks; refused unless they may.
 
-        Whoever asks without a good credential, too often, or too much at once is refused without one.
+        A request with an unknown credential, or above the limits of its token, is refused before it takes a
+        connection.
         """
         presented = self.auth.presented(request)
         credential = presented if isinstance(presented, Credential) else None

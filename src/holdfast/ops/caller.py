@@ -22,7 +22,7 @@ class Caller:
 
     conn: Conn
     settings: Settings
-    # Whose name stands in the audit.
+    # The name that the audit records.
     by: str
     # The kinds of the app, where one was named.
     handlers: Handlers = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Caller:
 
     @property
     def audit(self) -> AuditWriter:
-        """The audit, for what has no other writer."""
+        """Writes audit entries for actions that none of the classes below records."""
         return AuditWriter(self.settings, self.listen)
 
     @property

@@ -7,7 +7,7 @@ COMMITTED is enough. It is also needed: functions of several statements read aga
 committed while they waited. Functions for workers refuse any other isolation level. An enqueue, which
 runs in the transactions of others, fails with 40001 if its snapshot is too old.
 
-Two rules about time keep the floor of a claim correct (`floor.py`):
+Two rules about time keep the floor of a claim correct (`worker/executor/floor.py`):
 
 1. A row enters `ready` with a `run_at` at or after the clock of that moment.
 2. The clock is read after the transaction has its number (xid).

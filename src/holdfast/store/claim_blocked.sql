@@ -1,10 +1,10 @@
--- Moves tasks from `waiting` to `running`, with the permits that they need.
+-- Moves tasks from `blocked` to `running`, with the permits that they need.
 
 
 -- name: install_claim_blocked
 -- Takes tasks from behind buckets, and leases to the worker the permits that they need.
 --
--- A turn is the place of a bucket in line: whoever deletes the row of turns serves it, so two never do
+-- A turn is the place of a bucket in line: whoever deletes its row of `line` serves it, so two never do
 -- at once; and holds its lock, because `lease_at_once` asks for no turn. Turns are read by queue and kind from a floor, so that what stands behind a shut door costs
 -- nothing. A door (the limit of a kind or of a queue) is locked for the length of this call, or passed over.
 -- Buckets are served in turn, each as many tasks as its weight says before the next; then it goes to the end of the line.

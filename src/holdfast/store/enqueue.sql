@@ -1,4 +1,4 @@
--- Inserts new tasks: rows of `tasks` and of `ready` or `waiting`, in the transaction of the caller.
+-- Inserts new tasks: rows of `tasks` and of `ready` or `blocked`, in the transaction of the caller.
 
 
 -- shared: checked_payload

@@ -1,4 +1,4 @@
--- The order in which buckets are served: a row of `turns` for each bucket with tasks.
+-- The order in which buckets are served: one row of `line` for each bucket with blocked tasks.
 
 
 -- name: install_enlist

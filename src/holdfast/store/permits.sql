@@ -3,8 +3,8 @@
 
 -- name: install_lease_at_once
 -- Leases permits for tasks that stand in ready (`names` has the bucket of each, in their order), where nobody
--- waits behind the bucket already: most of a hundred thousand keys are idle, and starting from there saves
--- the way through waiting and turns. Only limits of a key that count what runs: rates, lanes and keys
+-- waits behind the bucket already: most of a hundred thousand keys are idle, and starting from there avoids
+-- the way through blocked and line. Only limits of a key that count what runs: rates, lanes and keys
 -- that are only served in turn go the long way. Answers for how many tasks of each bucket permits were leased.
 create or replace function holdfast.lease_at_once(names text[], holder uuid, of_generation integer, room integer) returns table (name text, permits integer)
 language plpgsql

@@ -8,7 +8,7 @@ select from holdfast.tasks t where t.id = any (%(ids)s::uuid[]) order by t.id fo
 
 -- name: remove_rows
 -- Deletes the rows of these tasks in ready, blocked and running that should not be there: all of a task that is marked or
--- deleted, a row in ready that differs from tasks, and, of several rows, all except the one in running, else waiting. Rows
+-- deleted, a row in ready that differs from tasks, and, of several rows, all except the one in running, else blocked. Rows
 -- that are locked by others are skipped.
 with wanted as materialized (
     select u.id, t.id is null or t.mark is not null as unwanted, t.queue, t.priority, t.run_at

@@ -58,7 +58,7 @@ lateral (select c.* from holdfast.tasks c where c.id = f.id offset 0) t
 
 
 -- shared: has_row
--- Whether a task has a row in waiting or running, or one in ready with its queue, priority and run_at.
+-- Whether a task has a row in blocked or running, or one in ready with its queue, priority and run_at.
 exists (
         select from holdfast.ready p
         where p.queue = t.queue and p.priority = t.priority and p.run_at = t.run_at and p.id = t.id

@@ -10,11 +10,11 @@ from holdfast.core.task import Claim
 from holdfast.worker.executor.permits import HeldPermits
 from holdfast.worker.executor.settling import Settling
 
-# Claimed ahead on a wrong guess: what has not started by then goes back to whoever is free.
+# A claimed task that has not started after so long is released, so that a free worker can take it.
 WAIT_SECONDS_MAX = 1.0
-# While more of a kind comes in with every claim, a call waits to be full, up to so long.
+# How long a bulk call waits to fill up while each claim still brings tasks of its kind.
 COMING_SECONDS = 0.5
-# A call that has to start by a certain moment is due so much earlier.
+# A bulk call with a start deadline is due so long before it.
 HASTE_SECONDS = 0.02
 
 
@@ -37,11 +37,11 @@ class Gathering:
         return sum(len(claims) for claims in self._claims.values())
 
     def gathers(self, claim: Claim) -> bool:
-        """Whether it is one of many; a suspect runs alone."""
+        """Whether a claim goes into a bulk call; a suspect never does."""
         return claim.kind in self.bulks and not claim.isolate
 
     def add(self, claim: Claim) -> None:
-        """One more."""
+        """Add a claim."""
         if claim.kind not in self._claims:
             self._claims[claim.kind] = []
             self._since[claim.kind] = self._clock()
@@ -56,7 +56,7 @@ class Gathering:
         self._hungry = all(claim.kind in self.bulks for claim in claims)
 
     def claims(self) -> list[Claim]:
-        """All of them."""
+        """All gathered claims."""
         return [claim for claims in self._claims.values() for claim in claims]
 
     @property
@@ -96,7 +96,7 @@ class Gathering:
         return []
 
     def let_go(self) -> list[Claim]:
-        """All of them, out of here."""
+        """Remove and return all gathered claims."""
         claims = self.claims()
         self._claims.clear()
         self._since.clear()

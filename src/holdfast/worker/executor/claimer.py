@@ -13,7 +13,7 @@ from holdfast.worker.executor.floor import Floor, Sweep
 from holdfast.worker.executor.permits import HeldPermits
 from holdfast.worker.executor.turns import Turns
 
-# Behind buckets is looked at when something was moved there, and otherwise at this pace.
+# How often to claim blocked tasks, unless a claim has just moved some there.
 WAITING_SECONDS = 0.1
 READY_SECONDS = 0.02
 # What stepped aside while others started at once can wait so long.
@@ -68,8 +68,8 @@ class Claimer:
     async def claim(self, conn: Conn, limit: int, free: int | None = None) -> list[Claim]:
         """Up to so many tasks, the oldest overlooked ones first.
 
-        From behind buckets no more than `free` are taken: what waits there starts at once. From ready more
-        may come ahead of their start, with their permits: as many as take a few hundredths of a second.
+        At most `free` blocked tasks are claimed, because each starts at once. Ready tasks may be claimed
+        ahead of their start, with their permits: a few hundredths of a second of work.
         """
         claims = await self._look(conn, limit, free)
         self._idle = not claims
@@ -148,7 +148,7 @@ class Claimer:
             await self._store.claims.block_heads(conn, ranges, self._kinds)
 
     async def _everything(self, conn: Conn, limit: int) -> Claimed:
-        """Look from the very beginning, and at the line: while idle one statement does for three."""
+        """Claim from the beginning and check the line: when idle, one statement replaces three."""
         began = self._clock()
         ranges = all_ranges(self._queues)
         claimed = await self._claimed(conn, ranges, limit, at_once=limit, line=True)

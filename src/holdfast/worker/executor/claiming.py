@@ -24,12 +24,12 @@ from holdfast.worker.options import WorkerOptions
 
 # A lost claim may commit after the first look: so there is a second and a third.
 RECONCILE_AFTER_SECONDS = (0.0, 1.0, 5.0)
-# Beside an old snapshot a look reads all that has ended since: no more than this part of the time goes there.
+# With an old snapshot open, reconciling also reads dead rows: at most this share of the time is spent on it.
 RECONCILE_SHARE = 0.02
 # Of tasks in one claim: more than anybody asks for.
 UNBOUNDED = 1 << 30
 AHEAD_SECONDS = 0.05
-# What a machine takes along when it dies is taken back, but after the lease: no more than so many.
+# At most so many are claimed ahead: if the machine dies, they wait until the lease expires.
 AHEAD_MAX = 500
 # A claim waits for its commit: smaller groups leave handlers without work meanwhile (measured, 200 at a
 # time drained three quarters of what 500 do), larger ones gain little.

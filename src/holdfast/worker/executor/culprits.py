@@ -33,7 +33,7 @@ class CulpritSearch(Generic[T]):
         return [*self._bad, *self._unknown]
 
     def passed(self) -> None:
-        """The call was well."""
+        """The call succeeded."""
         if self._bad:
             self._bad = self._bad[len(self._called) :]
         else:

@@ -116,14 +116,14 @@ class ForkServer:
             outcome: Outcome | Finished = pickle.loads(await _receive(reader))  # noqa: S301
         except (asyncio.IncompleteReadError, ConnectionError):
             if not pid:
-                return NotStarted("the server for processes of their own has died")
+                return NotStarted("the fork server has died")
             how_it_ended = await self._how(pid)
             if pid not in self._ends and server.poll() is not None:
-                return NotStarted("the server for processes of their own died with everything in it")
+                return NotStarted("the fork server died, and its processes with it")
             return Died(how_it_ended)
         except TimeoutError:
             self.close()
-            return NotStarted("the server for processes of their own does not answer")
+            return NotStarted("the fork server does not answer")
         except OSError as error:
             return NotStarted(str(error))
         else:

@@ -22,9 +22,6 @@ from holdfast.core.task import Claim
 from holdfast.worker.outcomes import cancelled_itself, ended_by
 from holdfast.worker.tracebacks import name_of, stack_of, text_of, tried
 
-# What a handler may raise that is its own doing. Leaving the process is a failure like any other: it
-# would take its neighbours along.
-
 
 def prepare(handler: Handler, claim: Claim, finisher: Finisher | None = None) -> Task[Any] | Failed:
     """The handler's view of a claim, or why its payload cannot be read."""

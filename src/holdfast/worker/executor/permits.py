@@ -1,4 +1,4 @@
-"""The permits of limits that one worker has leased: how many it holds, uses, wants and can give back.
+"""The permits that one executor has leased: how many it holds, uses, wants and can give back.
 
 A permit is leased with the first task that needs it, and kept while more tasks wait behind the same bucket:
 the next one is claimed ahead and starts the moment the last one ends, with no question to the database in
@@ -15,7 +15,7 @@ from holdfast.core.task import Claim
 AHEAD_SECONDS = 0.1
 AHEAD_MAX = 100
 BEGINNING = (0, 0)
-# How the limits of whole kinds and queues are called.
+# Prefixes of the names of shared limits.
 KIND = "kind:"
 DOORS = (KIND, "queue:")
 UNBOUNDED = 1_000_000
@@ -26,7 +26,7 @@ _WEIGHT = 0.1
 
 
 class HeldPermits:
-    """What one worker holds of limits."""
+    """The permits of one executor."""
 
     def __init__(
         self, most: Callable[[str], int] = lambda _: UNBOUNDED, clock: Callable[[], float] = time.monotonic

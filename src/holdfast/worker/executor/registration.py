@@ -31,7 +31,7 @@ async def register(
     kinds = Declarations(store.settings)
 
     async def enter(conn: Conn) -> None:
-        # Of an earlier try the answer may have been lost, and not the row.
+        # An earlier try may have committed although its answer was lost.
         with suppress(psycopg.errors.UniqueViolation):
             await store.workers.register(
                 conn,
@@ -60,7 +60,7 @@ async def register(
                 store.listen(StatementFailed(what, str(error).strip()))
                 await asyncio.sleep(delay.next() * 10)
 
-    # First of all: what a task fails with is shown as its kind says.
+    # Kinds first: they say which fields are secret, which applies as soon as a task fails.
     await until_done("declare kinds", lambda conn: kinds.declare(conn, handlers.values()))
     await until_done("declare limits", lambda conn: limits.declare(conn, declared))
     await until_done("declare schedules", lambda conn: schedules.declare(conn, handlers.values()))

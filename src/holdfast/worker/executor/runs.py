@@ -49,8 +49,7 @@ class Runs:
         self._fork_server = fork_server
         self._suspects = asyncio.Semaphore(max(SUSPECTS_MIN, min(SUSPECTS_MAX, flight.slots // 2)))
         self._queued_suspects = 0
-        # One suspect at a time is between the end of its handler and its settle, so that an executor that
-        # dies there accuses no other one.
+        # At most one suspect has ended and is not settled: if the executor dies then, no other one is blamed.
         self._ending = asyncio.Lock()
         self._unsettled: dict[tuple[str, int], asyncio.Event] = {}
         self._timeout = timeout_seconds
@@ -65,7 +64,7 @@ class Runs:
 
     @property
     def free(self) -> int:
-        """Slots without a handler, less the suspects that wait for their turn: nobody hoards those."""
+        """Free slots less queued suspects, so that no more is claimed than can be isolated here."""
         return max(0, self._free - self._queued_suspects)
 
     @property
@@ -219,7 +218,7 @@ class Runs:
             self._end(run, run.stop_outcome or ended_by(error))
 
     async def _run_async(self, run: Run) -> None:
-        """As above, in one piece: it is the way of most tasks."""
+        """Like `_guarded`, without a second coroutine: most tasks run through here."""
         assert run.task is not None, "it was prepared"
         try:
             outcome = await execute_async(run.handler, run.task)

@@ -17,7 +17,7 @@ WHOLE_COST = 50.0
 
 
 class Turns:
-    """The floors of one claimer."""
+    """The floors of one claimer in the line, one for each queue and kind."""
 
     def __init__(
         self, queues: Sequence[str], kinds: Sequence[str], clock: Callable[[], float] = time.monotonic
