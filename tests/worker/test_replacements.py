@@ -26,7 +26,7 @@ class Worker:
 
     def _start(self) -> bool:
         if self.room:
-            nothing: dict[str, object] = {"process": None, "wire": None, "flight": None}
+            nothing: dict[str, object] = {"process": None, "channel": None, "flight": None}
             self.children.append(ExecutorProcess("", pidfd=-1, began_at=self.now, **nothing))  # type: ignore[arg-type]
         return self.room
 
